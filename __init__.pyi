@@ -63,6 +63,7 @@ from .effects.tools.tool import tools_of as tools_of
 from .effects.version import __version__ as __version__
 from .engine.blocking import BlockingConversation as BlockingConversation
 from .engine.blocking import BlockingEngine as BlockingEngine
+from .engine.branches import Branch as Branch
 from .engine.choices import OfferedTool as OfferedTool
 from .engine.composition import DispatcherFactory as DispatcherFactory
 from .engine.conversation import Cancelled as Cancelled
@@ -95,6 +96,7 @@ from .engine.updates import DeliveredUpdate as DeliveredUpdate
 from .engine.updates import DeliveryFailedUpdate as DeliveryFailedUpdate
 from .engine.updates import DeliveryUpdate as DeliveryUpdate
 from .engine.updates import MessageUpdate as MessageUpdate
+from .engine.updates import RewoundUpdate as RewoundUpdate
 from .engine.updates import SnapshotUpdate as SnapshotUpdate
 from .engine.updates import StateChangeUpdate as StateChangeUpdate
 from .engine.updates import StateType as StateType

@@ -32,6 +32,7 @@ from ..states.events import (
     PolicyChanged,
     Request,
     RetryRequested,
+    Rewound,
     UserMessage,
     WakeUp,
 )
@@ -336,8 +337,8 @@ class RuleChecks:
 
 
 _BEGINNINGS: Mapping[type[State], tuple[type[Request], ...]] = {
-    Idle: (UserMessage, AgentMessage, WakeUp, CompactionRequested),
-    Failed: (UserMessage, AgentMessage, WakeUp, CompactionRequested, RetryRequested),
+    Idle: (UserMessage, AgentMessage, WakeUp, CompactionRequested, Rewound),
+    Failed: (UserMessage, AgentMessage, WakeUp, CompactionRequested, RetryRequested, Rewound),
 }
 """The requests with which a conversation that rests in these states begins to work."""
 

@@ -30,22 +30,26 @@ from ..effects.context import mark_of
 from ..effects.model.performers.llm_request import RequestWriter
 from ..persistence.errors import CustodyLost
 from ..states.dialogue import usage
-from ..states.effects import Abort, CompactHistory
+from ..states.effects import Abort, CompactHistory, SwitchBranch
 from ..states.errors import CompactionFailed, ConfigurationError, InvalidInput, Refused
 from ..states.events import (
     Answer,
+    Branching,
+    BranchSwitched,
     CloseRequested,
     CompactionRequested,
     DetailsChanged,
     DoubtResolved,
     EffectFailed,
     Event,
+    MessageEdited,
     MessageWithdrawn,
     PolicyChanged,
     ProfileTransferred,
     Request,
     Resolution,
     RetryRequested,
+    Rewound,
     ScheduleChanged,
     ToolApproval,
     ToolsChanged,
@@ -57,11 +61,12 @@ from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
 from ..states.policy import ModelSettings, Policy, WhenBusy
 from ..states.roles import Role
-from ..states.states import AnyState, AwaitingApproval, Cancelling, Compacting, InDoubt, InTurn, State
+from ..states.states import AnyState, AwaitingApproval, Cancelling, Closed, Compacting, InDoubt, InTurn, State
 from ..states.step import LogEntry, Step
 from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
 from ..states.values.messages import Approver, Image, Message, Usage
+from .branches import Branch, TurnTree, kept_fields
 from .choices import GivenTools
 from .home import Home, Homebound
 from .inspection import RequestView, StepView, request_view
@@ -98,13 +103,22 @@ _NO_TURN = -1
 """A number that no turn has. 0 is not one: it stands for what is done before the first turn, compacting for example."""
 
 _MAX_ATTEMPTS = 10
-"""How often a change of tools is requested for the next turn, if each time another turn begins before it is handled."""
+"""How often a request that says what was read of the conversation is made anew, if each time the conversation moves on
+before it is handled."""
 
 ITERATIONS_TO_SEND = 32
 """For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
 as many as a channel in the same process needs for a few texts; one that waits for a network is not waited for."""
 
-_ASKS_MODEL = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested, CompactionRequested)
+_ASKS_MODEL = (
+    UserMessage,
+    UserQuestionResponse,
+    ToolApproval,
+    DoubtResolved,
+    RetryRequested,
+    Rewound,
+    CompactionRequested,
+)
 """The requests behind which a model is asked."""
 
 
@@ -391,6 +405,166 @@ class Conversation(Homebound):
         if wait:
             await self._until_cancelled(handled)
 
+    # --- its branches
+
+    async def edit(
+        self,
+        message_id: str,
+        text: str,
+        *,
+        images: Iterable[str | bytes | Image] | None = None,
+        request_id: str | None = None,
+        wait: bool = True,
+    ) -> Turn:
+        """Say this in place of the message that was sent under `message_id`, and wait as `send` does. The message and
+        all that followed it are hidden: no model is shown them any more, and `branches` lists them. A turn under way is
+        cancelled first.
+
+        The message keeps its images, unless others are given. It has `request_id` as its id from now on, under which
+        it can be edited again, or else a new id. What was said before it in the same turn is answered with it.
+
+        Raises `InvalidInput`, and `Refused`: `unknown_message`, also for one that still waits; `hidden` for one that is
+        in another branch; `busy` while the conversation goes to another branch; `no_branches` for a sub-agent.
+        """
+        given = {} if images is None else {"images": images}
+
+        def edited(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
+            message, turn = tree.find_message(message_id)
+            again = tree.messages_before(message_id, turn)
+            return MessageEdited, {**kept_fields(message), **given, "before": turn, "again": again}
+
+        named = {"message_id": message_id, "text": text, **given}
+        return await self._turn_elsewhere(edited, MessageEdited, named, request_id, wait=wait)
+
+    async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
+        """Have the messages of the newest turn answered again, in a turn of its own, and wait as `send` does. The turn
+        is hidden, and the messages stand in the transcript once. A turn under way is cancelled first.
+
+        A click that may come late names the newest `turn` that its user saw. Raises `Refused`: `moved_on` if another
+        one is the newest, `nothing_to_regenerate`, and what `edit` raises.
+        """
+
+        def answered_again(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
+            if turn not in (None, tree.newest):
+                raise Refused("moved_on")
+            before, again = tree.turn_to_answer_again()
+            return Rewound, {"before": before, "again": again, "newest": tree.turns}
+
+        return await self._turn_elsewhere(answered_again, Rewound, {}, request_id, wait=wait)
+
+    async def rewind(self, to: int | str, *, request_id: str | None = None, wait: bool = True) -> None:
+        """Go back: to the turn with this number, which is the newest one then (0: to the beginning), or to where the
+        message with this id was sent, which is hidden, too. What follows is hidden, and `branches` lists it. A turn
+        under way is cancelled; with `wait=False` the method returns as soon as the request is stored. If nothing
+        follows, nothing happens.
+
+        Raises `Refused`: `unknown_turn`, `unknown_message`, `hidden`, and what `edit` raises.
+        """
+        if not isinstance(to, str):
+            _count("to", to)
+
+        def rewound(tree: TurnTree) -> tuple[type[Branching], dict[str, object]] | None:
+            before = tree.find_message(to)[1] if isinstance(to, str) else tree.turn_behind(to)
+            return None if before is None else (Rewound, {"before": before})
+
+        handled = await self._request_elsewhere(rewound, Rewound, {"to": str(to)}, request_id)
+        if handled is not None and wait:
+            await self._until_elsewhere(handled)
+
+    async def branches(self) -> tuple[Branch, ...]:
+        """Return the branches that were left, oldest first. The cost grows with the log."""
+        return (await self._tree()).left()
+
+    async def switch(self, branch: int | Branch, *, request_id: str | None = None, wait: bool = True) -> None:
+        """Return to a branch that was left: its messages are shown, also to models, and what is shown now is hidden. A
+        turn under way is cancelled; with `wait=False` the method returns as soon as the request is stored.
+
+        Raises `Refused`: `unknown_branch`, and what `edit` raises.
+        """
+        number = branch.number if isinstance(branch, Branch) else _count("branch", branch)
+
+        def switched(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
+            tree.check_branch(number)
+            return BranchSwitched, {}
+
+        handled = await self._request_elsewhere(switched, BranchSwitched, {"turn": number}, request_id)
+        if handled is not None and wait:
+            await self._until_elsewhere(handled)
+
+    async def _tree(self) -> TurnTree:
+        """Return the turns of the log as it is now."""
+        while True:
+            state = self._loop.state
+            entries = await self._read_entries(0, state.book.seq)
+            if state is self._loop.state:
+                return TurnTree(entries, state)
+
+    async def _request_elsewhere(
+        self,
+        resolve: Callable[[TurnTree], tuple[type[Branching], dict[str, object]] | None],
+        kind: type[Branching],
+        named: Mapping[str, object],
+        request_id: str | None,
+    ) -> HandledRequest | None:
+        """Make a request to go to another branch. `named` is what the caller gave, and `resolve` adds what the log says
+        of it; None if there is nothing to do."""
+        filled = frozenset(kind.model_fields) - named.keys() - {"type", "at", "event_id", "when_busy"}
+        event_id = new_id() if request_id is None else request_id
+        if request_id is not None:
+            known = {"before": 1} if issubclass(kind, Rewound | MessageEdited) else {}
+            sent = make(kind, event_id=event_id, at=self._loop.now(), **known, **named)
+            if (handled := await self._loop.recent_requests.find(sent, filled)) is not None:
+                return handled
+        for _ in range(_MAX_ATTEMPTS):
+            tree = await self._tree()
+            resolved = resolve(tree)
+            if resolved is None:
+                return None
+            fields = {**resolved[1], **named, "branch": tree.branch, "usage": self._engine.spent_on(self.id)}
+            event = make(kind, event_id=event_id, at=self._loop.now(), **tree.with_window(fields))
+            try:
+                outcome = await self._ask(event, filled if request_id is not None else filled | {"event_id"})
+            except Refused as refused:
+                if refused.code != "moved_on":
+                    raise
+                continue
+            return outcome.handled
+        raise Refused("moved_on")
+
+    async def _turn_elsewhere(
+        self,
+        resolve: Callable[[TurnTree], tuple[type[Branching], dict[str, object]]],
+        kind: type[Branching],
+        named: Mapping[str, object],
+        request_id: str | None,
+        *,
+        wait: bool,
+    ) -> Turn:
+        """Make a request to go to another branch, and return the turn that begins there."""
+        handled = await self._request_elsewhere(resolve, kind, named, request_id)
+        assert handled is not None, "such a request always has something to do"
+        if wait:
+            await self._until_elsewhere(handled)
+        for entry in await self._read_entries(handled.seq - 1):
+            if (switch := _switch_in(entry)) is not None:
+                number = switch.turns + 1
+                if wait:
+                    return await self._stopped_turn(self._loop.turns.stopped_after(entry.seq, number))
+                return self._note_seen(await self._loop.turns.turn_now(number))
+        return QueuedTurn()
+
+    async def _until_elsewhere(self, handled: HandledRequest) -> None:
+        """Wait while the turn is being cancelled from which the conversation goes to another branch. Raises `Refused`
+        with `closed` if it ends instead."""
+        feed = self._loop.feed
+        with self._loop.follower.waiting():
+            while _is_leaving(self._loop.state) and not feed.closed:
+                await feed.changed()
+        if _is_leaving(self._loop.state):
+            await self._loop.catch_up()  # raises why nothing moves any more
+        if isinstance(self._loop.state, Closed) and self._loop.state.book.branch < handled.seq:
+            raise Refused("closed")
+
     # --- its rules, its title, its schedule, a copy of it
 
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
@@ -613,10 +787,13 @@ class Conversation(Homebound):
         return repairs_of(await self._read_entries(0, 1))
 
     async def turns(self) -> tuple[EndedTurn, ...]:
-        """Return the turns that have ended, oldest first."""
+        """Return the turns of this branch that have ended, oldest first. Turns are never numbered anew, so there is a
+        gap where others are hidden."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read_contents()
-        return tuple(replace(turn, reading=self._reading) for turn in projection.turns.values())
+        branches = projection.transcript.branches
+        shown = (turn for turn in projection.turns.values() if branches is None or branches.shows(turn.number))
+        return tuple(replace(turn, reading=self._reading) for turn in shown)
 
     async def usage(self) -> Usage:
         """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
@@ -971,6 +1148,16 @@ class _LastSeen:
 def new_id() -> str:
     """Return an id for a request that its caller gave none, or for a conversation."""
     return str(uuid.uuid4())
+
+
+def _switch_in(entry: LogEntry) -> SwitchBranch | None:
+    """Return how this step went to another branch, if it did. `Pure.`"""
+    return next((effect for effect in entry.effects if isinstance(effect, SwitchBranch)), None)
+
+
+def _is_leaving(state: State) -> bool:
+    """Return whether the conversation goes to another branch once everything has stopped. `Pure.`"""
+    return isinstance(state, Cancelling) and state.goes_to is not None
 
 
 def _compactions_asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:

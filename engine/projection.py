@@ -20,7 +20,7 @@ from ..persistence.records import StoredEntry
 from ..states.context import Context
 from ..states.errors import Refused, StoreError
 from ..states.events import AgentMessage, Event, LlmResponse, ToolApproval, WakeUp
-from ..states.states import AnyState, Closed, Failed, InTurn, State
+from ..states.states import AnyState, Cancelling, Closed, Failed, InTurn, State
 from ..states.step import LogEntry
 from ..states.transcript import Transcript
 from ..states.values.messages import Heard, Joined, Made, Outcomes, Said, ToolCall
@@ -222,8 +222,9 @@ class _Contents:
 
 
 def is_queued(message_id: str, state: State) -> bool:
-    """Whether this message waits for a turn. `Pure.`"""
-    return any(waiting.event_id == message_id for waiting in getattr(state, "inbox", ()))
+    """Whether this message waits for a turn, in this branch or in another one. `Pure.`"""
+    elsewhere = state.goes_to.messages if isinstance(state, Cancelling) and state.goes_to is not None else ()
+    return any(waiting.event_id == message_id for waiting in (*getattr(state, "inbox", ()), *elsewhere))
 
 
 _SHORT = 50

@@ -11,7 +11,7 @@ Updates of a tree are those of many conversations: of all agents of an owner, or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from ..effects.context import LiveKind
 from ..persistence.errors import Damaged
 from ..states.context import Context
-from ..states.effects import DeliverToUser, Effect, ExecuteTool, PersistToolResults
+from ..states.effects import DeliverToUser, Effect, ExecuteTool, PersistMessage, PersistToolResults, SwitchBranch
 from ..states.errors import InvalidInput, Refused, StoreError
 from ..states.events import EffectFailed, LlmResponse, MemoryRecalled, Opened
 from ..states.machine import begin, transition
@@ -181,6 +181,16 @@ class TurnEndedUpdate(StoredUpdate, TurnResult):
         return cls(position, turn=turn.number, **result)
 
 
+@dataclass(frozen=True)
+class RewoundUpdate(StoredUpdate):
+    """The conversation went back, or to another branch. The `transcript` is what was said up to the point at which it
+    goes on, in place of all that was shown; `turn` is the newest turn that it holds, or 0."""
+
+    type: Annotated[Literal["rewound"], _OUTSIDE] = field(default="rewound", init=False)
+    turn: int
+    transcript: tuple[ShownMessage, ...]
+
+
 class BaseLiveUpdate(BaseUpdate):
     """What all live updates have."""
 
@@ -264,6 +274,7 @@ class SnapshotUpdate(StoredUpdate):
 
 Update: TypeAlias = (
     SnapshotUpdate
+    | RewoundUpdate
     | StateChangeUpdate
     | MessageUpdate
     | ThoughtUpdate
@@ -431,7 +442,10 @@ class StepUpdates:
         now = self._view_of(after, transcript, policy)
         shown_state = replace(now, left_out=left_out) if (left_out := _left_out(entry, before, after)) else now
         change: list[_Shown] = [partial(StateChangeUpdate, state=shown_state)] if shown_state != was else []
-        if entry.ended is None:
+        if transcript.branches is not None and (entering := _entering_elsewhere(entry)) is not None:
+            shown = self._elsewhere(entry, messages, entering, transcript, policy, said)
+            shown += [partial(StateChangeUpdate, state=shown_state)]
+        elif entry.ended is None:
             self.ended = None
             shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
         else:
@@ -445,11 +459,45 @@ class StepUpdates:
             shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
         return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
 
+    def _elsewhere(
+        self,
+        entry: LogEntry,
+        messages: Sequence[Message],
+        entering: int,
+        transcript: Transcript,
+        policy: Policy,
+        said: Callable[[Iterable[Message]], Iterator[_Shown]],
+    ) -> list[_Shown]:
+        """The updates of a step that goes to another branch, but for the new state: the end of the turn that was under
+        way, what is shown from now on, and the messages that have entered there, which are the last ones."""
+        before, new = messages[: len(messages) - entering], messages[len(messages) - entering :]
+        shown = [*said(before), *_done(entry, before, transcript, policy)]
+        self.ended = None
+        if entry.ended is not None:
+            self.ended = ended_turn(entry.ended, transcript, policy)
+            shown.append(partial(TurnEndedUpdate.of, turn=self.ended))
+        there = transcript.messages[: len(transcript.messages) - entering]
+        turn = max((one.turn for one in there if one.audience is None), default=0)
+        viewed = tuple(_message_view(message, policy) for message in there)
+        return [*shown, partial(RewoundUpdate, turn=turn, transcript=viewed), *said(new)]
+
     def _view_of(self, state: State, transcript: Transcript, policy: Policy) -> StateView:
         if self._view is None or state is not self._state or policy is not self._viewed_under:
             self._state, self._viewed_under = state, policy
             self._view = view_of(state, transcript, policy)
         return self._view
+
+
+def _entering_elsewhere(entry: LogEntry) -> int | None:
+    """How many messages entered in this step behind the point at which it went to another branch; None if it did
+    not."""
+    entering: int | None = None
+    for effect in entry.effects:
+        if isinstance(effect, SwitchBranch):
+            entering = 0
+        elif entering is not None and isinstance(effect, PersistMessage):
+            entering += 1
+    return entering
 
 
 def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:

@@ -11,6 +11,7 @@ The glossary of the project is docs/glossary.md.
 from typing import TYPE_CHECKING, Any
 
 from . import machine, presets
+from .branches import Branches, Part
 from .context import Context, NextTools
 from .effects import (
     Abort,
@@ -36,6 +37,7 @@ from .effects import (
     SpawnSubAgent,
     StartTimer,
     SummarizeTurn,
+    SwitchBranch,
     VerifyWork,
     WithholdContent,
 )
@@ -54,6 +56,8 @@ from .events import (
     AnswerTypes,
     AnyEvent,
     AskUserQuestionPending,
+    Branching,
+    BranchSwitched,
     CallRestricted,
     CloseRequested,
     CompactionRequested,
@@ -66,6 +70,7 @@ from .events import (
     LlmFailed,
     LlmResponse,
     MemoryRecalled,
+    MessageEdited,
     MessageWithdrawn,
     Opened,
     PolicyChanged,
@@ -78,6 +83,7 @@ from .events import (
     Resumed,
     RetryDue,
     RetryRequested,
+    Rewound,
     ScheduleChanged,
     SubAgentAsked,
     SubAgentFinished,
@@ -199,7 +205,18 @@ from .values.questions import (
     UserQuestion,
 )
 from .values.round import Child, ChildQuestion, Round, RoundCall, Running, Share
-from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Owed, Spoken, TurnEnded, TurnRecord, Waiting
+from .values.turn import (
+    BranchPoint,
+    Delivered,
+    EndedStatus,
+    Failure,
+    LimitKind,
+    Owed,
+    Spoken,
+    TurnEnded,
+    TurnRecord,
+    Waiting,
+)
 from .values.value import FailureKind
 
 if TYPE_CHECKING:
@@ -222,7 +239,7 @@ __all__ += ["AnswerTypes", "Answers", "AnyEffect", "AnyEvent", "AnyState", "Appr
 __all__ += ["AskUserQuestionInput"]
 __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingApproval", "AwaitingSubAgents"]
 __all__ += ["AwaitingUserResponse"]
-__all__ += ["Book"]
+__all__ += ["Book", "BranchPoint", "BranchSwitched", "Branches", "Branching"]
 __all__ += ["CallRestricted", "Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion"]
 __all__ += ["CloseRequested", "Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed"]
 __all__ += ["ConfigurationError", "Context", "CrashContract"]
@@ -234,11 +251,12 @@ __all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
 __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
 __all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
-__all__ += ["MessageRole", "MessageWithdrawn", "ModelOutput", "ModelSettings", "ModelSpec"]
+__all__ += ["MessageEdited", "MessageRole", "MessageWithdrawn", "ModelOutput"]
+__all__ += ["ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
 __all__ += ["OpenQuestion", "Opened", "Outcomes", "OutputField", "OutputRendering", "OutputSchema", "OutputWay"]
 __all__ += ["Owed"]
-__all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
+__all__ += ["Part", "PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
 __all__ += ["ProfileSelecting", "ProfileTransferred", "ProviderFields"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]
 __all__ += ["RecallMemory", "Recent", "RecentText", "ReconcileTool", "Recovery", "RefusalCode", "Refused"]
@@ -253,12 +271,12 @@ __all__ += [
     "RequestLlm",
     "Resolution",
 ]
-__all__ += ["ResumeTool", "Resumed", "Retry", "RetryDue", "RetryRequested", "RetryWaiting", "Role", "Round"]
+__all__ += ["ResumeTool", "Resumed", "Retry", "RetryDue", "RetryRequested", "RetryWaiting", "Rewound", "Role", "Round"]
 __all__ += ["RoundCall", "Running"]
 __all__ += ["Said", "SaidPart", "Schedule", "ScheduleChanged", "SelectProfile", "SendToAgent", "SettledCall", "Share"]
 __all__ += ["SpawnSubAgent", "Speech", "SpeechRules", "Spoken", "StartTimer", "State", "Step", "Stopped", "StoreError"]
 __all__ += ["SubAgentAsked", "SubAgentFinished", "SubAgentRules", "SubAgentTask", "SubAgents", "SummarizeTurn"]
-__all__ += ["Summarizing", "Suspect"]
+__all__ += ["Summarizing", "Suspect", "SwitchBranch"]
 __all__ += ["Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolComplete", "ToolExecuting"]
 __all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "Transcript", "Transfer", "TurnEnded"]
 __all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from . import junctions
 from .grammar import branch, junction
 from .guards import (
-    budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
+    begins_elsewhere, budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
     may_be_prompted_again, must_be_checked, must_speak_first, needs_approval, needs_memory, output_must_be_checked,
-    profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on,
-    something_is_at_work, something_is_in_doubt, something_waits, wants_summary, window_is_full,
+    profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on, something_is_at_work,
+    something_is_in_doubt, something_waits, wants_summary, window_is_full,
 )
 from .handlers import model, turns
 from .states import (
@@ -47,6 +47,7 @@ BEGIN_TURN = junction(
 REST = junction(
     "REST",
     branch(when=is_closing, to=Closed, then=turns.close),
+    branch(when=begins_elsewhere, to=BEGIN_TURN, then=turns.begin_elsewhere),
     branch(when=is_still_failed, to=Failed, then=turns.stay_failed),
     branch(when=keeps_waiting, to=Failed, then=turns.keep_waiting),
     branch(when=something_waits, to=BEGIN_TURN, then=turns.open_next_turn),

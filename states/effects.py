@@ -44,7 +44,7 @@ from .values.acts import Audience
 from .values.messages import Heard, Reminder, Said, Suspect
 from .values.output import WantedOutput
 from .values.round import RoundCall
-from .values.turn import EndedStatus
+from .values.turn import BranchPoint, EndedStatus
 from .values.value import FailureKind, Instant, Record, Seconds, Tagged, Text, members
 
 
@@ -127,6 +127,15 @@ class PersistToolResults(PersistingEffect):
 
     type: Literal["persist_tool_results"] = "persist_tool_results"
     results: tuple[SettledCall, ...]
+
+
+class SwitchBranch(PersistingEffect):
+    """From now on the transcript is what was said up to this point, and what follows this effect. What was said behind
+    the point is hidden; another effect of this kind may bring it back. `turns` is how many turns there were by then."""
+
+    type: Literal["switch_branch"] = "switch_branch"
+    to: BranchPoint
+    turns: int
 
 
 class WithholdContent(PersistingEffect):
@@ -391,6 +400,7 @@ class NotifyParent(RecordedEffect):
 AnyEffect = Annotated[
     PersistMessage
     | PersistToolResults
+    | SwitchBranch
     | WithholdContent
     | RequestLlm
     | ExecuteTool

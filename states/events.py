@@ -34,6 +34,7 @@ from .values.messages import (
 )
 from .values.output import GivenOutput, ModelOutput
 from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
+from .values.turn import BranchPoint, Waiting
 from .values.value import (
     Block,
     FailureKind,
@@ -459,6 +460,15 @@ class WakeUp(Request):
         return False
 
 
+def waiting(event: UserMessage | AgentMessage | WakeUp, seq: int, *, steer: bool = False) -> Waiting:
+    """How this message, which the step `seq` brought, waits for a turn. `Pure.`"""
+    if isinstance(event, UserMessage):
+        return Waiting(event_id=event.event_id, seq=seq, steer=steer, output=event.output is not None)
+    if isinstance(event, WakeUp):
+        return Waiting(event_id=event.event_id, seq=seq, audience=event.audience, scheduled=True)
+    return Waiting(event_id=event.event_id, seq=seq, audience=event.audience, silent=event.silent, origin=event.origin)
+
+
 class MessageWithdrawn(Request):
     """A person takes back a message that waits in the inbox: the one that was sent under `message_id`."""
 
@@ -505,6 +515,74 @@ class UserCancel(Request):
     turn: int | None = None
     call_id: Text | None = None
     usage: Usage = Usage()
+
+
+class _Branching(Request):
+    """A request by which the conversation goes on at another point of its tree of turns.
+
+    What it says of the log was read by its sender, since no state knows the log: `branch` is the step in which the
+    conversation went to the branch that it is on, `newest` the newest turn, if that must be the one that the sender
+    saw, and `window_used` what the last request had used of the window at that point. `usage` is what was spent on the
+    answers that were under way and end with the turn.
+    """
+
+    branch: int = 0
+    newest: int | None = None
+    window_used: int = 0
+    usage: Usage = Usage()
+
+    @property
+    def point(self) -> BranchPoint:
+        """Where the conversation goes on. `Pure.`"""
+        raise NotImplementedError
+
+
+class Rewound(_Branching):
+    """A person hides the turn `before` and all that follows it. `again` are the messages of that turn, if they are to
+    be answered again; the conversation rests otherwise. `to` is the point as the person named it, if they did: the
+    number of the turn in front of that one, or the id of its message."""
+
+    type: Literal["rewound"] = "rewound"
+    to: Text = ""
+    before: int = Field(ge=1)
+    again: tuple[Waiting, ...] = ()
+
+    @property
+    def point(self) -> BranchPoint:
+        """Where that turn began. `Pure.`"""
+        return BranchPoint(turn=self.before, before=True, window_used=self.window_used, again=self.again)
+
+
+class MessageEdited(UserMessage, _Branching):
+    """A person says this in place of the message `message_id`, which began the turn `before` or entered it: the turn
+    and all that follows it is hidden. `again` are the messages that stood before that message in the turn. Under
+    `event_id` this is a message like any other."""
+
+    type: Literal["message_edited"] = "message_edited"  # type: ignore[assignment]
+    message_id: Text
+    before: int = Field(ge=1)
+    again: tuple[Waiting, ...] = ()
+
+    @property
+    def point(self) -> BranchPoint:
+        """Where that turn began. `Pure.`"""
+        return BranchPoint(turn=self.before, before=True, window_used=self.window_used, again=self.again)
+
+
+class BranchSwitched(_Branching):
+    """A person returns to the branch whose newest turn is `turn`."""
+
+    type: Literal["branch_switched"] = "branch_switched"
+    turn: int = Field(ge=0)
+
+    @property
+    def point(self) -> BranchPoint:
+        """Behind that turn. `Pure.`"""
+        return BranchPoint(turn=self.turn, window_used=self.window_used)
+
+
+Branching: TypeAlias = Rewound | MessageEdited | BranchSwitched
+"""The requests by which a conversation goes on at another point of its tree of turns."""
 
 
 class RetryRequested(Request):
@@ -594,6 +672,9 @@ AnyEvent = Annotated[
     | UserQuestionResponse
     | ToolApproval
     | UserCancel
+    | Rewound
+    | MessageEdited
+    | BranchSwitched
     | RetryRequested
     | PolicyChanged
     | ToolsChanged
@@ -627,6 +708,7 @@ AnyEvent = Annotated[
 """Every event. Used to read one back by its `type`; the families below follow from it."""
 
 REQUESTS = members(AnyEvent, Request)
+BRANCHING = members(AnyEvent, _Branching)
 ANSWERS = members(AnyEvent, Answer)
 REPORTS = members(AnyEvent, Report)
 EVENTS = members(AnyEvent, Event)

@@ -18,6 +18,7 @@ from .events import (
     AgentMessage,
     Answer,
     AskUserQuestionPending,
+    Branching,
     DoubtResolved,
     EffectFailed,
     Event,
@@ -48,6 +49,7 @@ from .states import (
     AwaitingSubAgents,
     AwaitingUserResponse,
     Busy,
+    Cancelling,
     Compacting,
     Failed,
     InDoubt,
@@ -547,7 +549,7 @@ def is_in_turn(step: StepBuilder[Compacting], event: Event, context: Context) ->
 def is_still_failed(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The history was compacted at rest while a failed turn can still be tried again, and no message has come that
     begins another one."""
-    if type(step.state) is not Compacting or step.state.failed is None:
+    if type(step.state) is not Compacting or step.state.failed is None or step.goes_to is not None:
         return False
     return not goes_on_after_failure(step, event, context)
 
@@ -589,6 +591,36 @@ def left_in_flight(state: Busy, event: Resumed, context: Context) -> InFlight:
     if not event.open:
         return in_flight
     return {effect_id: kind for effect_id, kind in in_flight.items() if effect_id in event.open}
+
+
+def may_change_branch(step: StepBuilder[State], event: Branching, context: Context) -> bool:
+    """The conversation still is where the sender of the request has seen it, may go to another branch, and does not go
+    elsewhere already."""
+    return not (context.has_one_task or is_leaving(step.state) or has_moved_on(step, event))
+
+
+def is_leaving(state: State) -> bool:
+    """Whether the conversation ends, or goes to another branch, once everything has stopped. `Pure.`"""
+    return type(state) is Cancelling and (state.closing or state.goes_to is not None)
+
+
+def has_moved_on(step: StepBuilder[State], event: Branching) -> bool:
+    """Whether what the request says of the log holds no longer: the conversation went to another branch, or has begun
+    another turn than the one that was to be the newest. `Pure.`"""
+    point, newest = event.point, event.newest
+    is_known = point.turn <= step.turns
+    return event.branch != step.branch or newest not in (None, step.turns) or not is_known
+
+
+def leaves_turn(step: StepBuilder[Compacting], event: Branching, context: Context) -> bool:
+    """The conversation may go to another branch, and a turn is under way."""
+    return step.in_turn and may_change_branch(step, event, context)
+
+
+def begins_elsewhere(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The conversation goes to another branch, and a turn begins there. In an imported conversation no turn does so by
+    itself."""
+    return step.goes_to is not None and bool(step.goes_to.messages) and not is_imported(step, event, context)
 
 
 def is_closing(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -38,7 +38,7 @@ from .effects import (
     SpawnSubAgent,
     SummarizeTurn,
 )
-from .events import Answer, CloseRequested, Event
+from .events import Answer, Branching, CloseRequested, Event, MessageEdited, waiting
 from .guards import call_to_start, is_imported, lacks_answer, limit_reached, may_search
 from .outputs import wanted_output
 from .policy import Recent, models_of
@@ -59,7 +59,7 @@ from .states import (
 )
 from .step_builder import StepBuilder
 from .values.messages import Heard, Joined, Made, Outcomes, Reminder, Said
-from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
+from .values.turn import Owed, TurnEnded, TurnRecord, Waiting, in_order
 from .values.value import later
 
 E = TypeVar("E", bound=AwaitedEffect)
@@ -93,6 +93,7 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     be steered into the turn that is over."""
     profiles = context.policy.profiles
     step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
+    known = () if step.goes_to is None else step.goes_to.again
     batch = step.take_batch()
     _take_over_output(step, batch)
     mail = [one for one in batch if one.audience is not None and not one.silent]
@@ -102,7 +103,7 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
         _take_over_what_is_owed(step, at, context)
     if not mail:
         return
-    relay = [one for one in mail if one.audience == "user"]
+    relay = [one for one in mail if one.audience == "user" and one not in known]  # what is known is owed, or was told
     if relay and context.role == "foreground":
         _owe(step, relay, at, context)
     if context.policy.relay == "prompt_only" or any(one.audience == "agent" for one in mail):
@@ -510,11 +511,33 @@ def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Conte
     step.closing = True
 
 
+def mark_branch(step: StepBuilder[State], event: Branching, context: Context) -> None:
+    """The conversation goes to another branch once the turn has stopped. A new message begins a turn there."""
+    step.goes_to = event.point
+    if isinstance(event, MessageEdited):
+        step.goes_to = event.point.replace(said=waiting(event, step.seq))
+
+
+def go_to_branch(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Nothing is under way: the conversation goes to the other branch, if it is to. If it ends instead, a new message
+    is withdrawn with those that wait; in an imported conversation messages wait for a retry or for the next one."""
+    to = step.goes_to
+    if to is None:
+        return
+    if not step.closing:
+        step.switch_branch(to)
+        left = to.messages if is_imported(step, event, context) else ()
+    else:
+        left = () if to.said is None else (to.said,)
+    step.inbox = in_order((*step.inbox, *left))
+
+
 def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
     """What runs is told to stop and must confirm that before a deadline."""
     abort_all(step)
     deadline = step.start_timer(later(event.at, context.policy.cancel_deadline), "deadline_reached")
-    return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=step.closing)
+    closing, goes_to = step.closing, step.goes_to
+    return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=closing, goes_to=goes_to)
 
 
 def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
@@ -540,6 +563,7 @@ def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> N
     close_round(step, context, running=running, unrun=texts.skipped)
     step.conclude("cancelled")
     leave_turn(step, context)
+    go_to_branch(step, event, context)
 
 
 def take_human_input(

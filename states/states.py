@@ -41,7 +41,7 @@ from .events import (
 )
 from .values.questions import OpenQuestion, QuestionSet
 from .values.round import ChildQuestion, Round, RoundCall
-from .values.turn import Owed, TurnEnded, TurnRecord, Waiting
+from .values.turn import BranchPoint, Owed, TurnEnded, TurnRecord, Waiting
 from .values.value import FailureKind, Instant, Record, Tagged, Text, members, sooner
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Book(Record):
     """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
     last model request.
 
+    `branch` is the step in which the conversation went to another branch last, or 0.
     `wake` is the next moment of the conversation's schedule. `profile` is the profile that the conversation was handed
     to, which all its turns have from then on; empty if it was handed to none. `owed` are the messages for the user that
     have yet to be passed on, oldest first, also those that the turn under way is to pass on.
@@ -68,6 +69,7 @@ class Book(Record):
     turn: int = 0
     next_effect: int = 1
     window_used: int = 0
+    branch: int = 0
     wake: Instant | None = None
     profile: Text = ""
     owed: tuple[Owed, ...] = ()
@@ -496,13 +498,15 @@ class Compacting(Busy):
 
 
 class Cancelling(InRound):
-    """Tools and sub-agents that were running must confirm that they stopped, or the deadline passes."""
+    """Tools and sub-agents that were running must confirm that they stopped, or the deadline passes. Then the
+    conversation ends if it is `closing`, and goes on at the point `goes_to` if there is one."""
 
     IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
     closing: bool = False
+    goes_to: BranchPoint | None = None
 
     def agreed_wait(self, policy: Policy) -> float | None:
         """The time in which what runs must have stopped. `Pure.`"""

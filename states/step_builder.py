@@ -18,20 +18,21 @@ from .effects import (
     PersistToolResults,
     SettledCall,
     StartTimer,
+    SwitchBranch,
     WithholdContent,
 )
-from .events import Event, LlmFailed, Report, UserCancel
+from .events import BRANCHING, Event, LlmFailed, Report, UserCancel
 from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
-from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord, Waiting, first_batch
+from .values.turn import BranchPoint, Delivered, EndedStatus, Failure, TurnEnded, TurnRecord, Waiting, first_batch
 from .values.value import FailureKind
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
 
 
-UNFINISHED = (LlmFailed, UserCancel)
+UNFINISHED = (LlmFailed, UserCancel, *BRANCHING)
 """The events that end an answer before it is complete. What it took is counted before anything else is decided."""
 
 
@@ -43,10 +44,12 @@ class StepBuilder(Generic[S_co]):
         "_first_text",
         "_next_effect",
         "_persisting",
+        "branch",
         "closing",
         "ended",
         "ending",
         "failure",
+        "goes_to",
         "inbox",
         "owed",
         "profile",
@@ -67,10 +70,12 @@ class StepBuilder(Generic[S_co]):
         self.seq = book.seq + 1
         self.turns = book.turn
         self.window_used = book.window_used
+        self.branch = book.branch
         self.wake = book.wake
         self.profile: str = book.profile
         self.owed = book.owed
         self.closing: bool = fields.get("closing", False)
+        self.goes_to: BranchPoint | None = fields.get("goes_to")
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
         self.failure: Failure | None = None
@@ -241,6 +246,11 @@ class StepBuilder(Generic[S_co]):
         """Let models be shown a note in place of this."""
         self._persisting.append(content)
 
+    def switch_branch(self, to: BranchPoint) -> None:
+        """Let the transcript be that of another branch from here on."""
+        self._persisting.append(SwitchBranch(to=to, turns=self.turns))
+        self.branch, self.window_used = self.seq, to.window_used
+
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""
         for call in calls:
@@ -278,6 +288,7 @@ class StepBuilder(Generic[S_co]):
             turn=self.turns,
             next_effect=self._next_effect,
             window_used=self.window_used,
+            branch=self.branch,
             wake=self.wake,
             profile=self.profile,
             owed=self.owed,

@@ -23,18 +23,19 @@ from .choices import (
 )
 from .errors import RefusalCode
 from .events import (
-    AgentMessage, AskUserQuestionPending, CallRestricted, CloseRequested, CompactionRequested, DeadlineReached,
-    DetailsChanged, DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled,
-    MessageWithdrawn, Opened, PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue, RetryRequested,
-    ScheduleChanged, SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted,
-    ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
+    BRANCHING, AgentMessage, AskUserQuestionPending, CallRestricted, CloseRequested, CompactionRequested,
+    DeadlineReached, DetailsChanged, DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse,
+    MemoryRecalled, MessageWithdrawn, Opened, PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue,
+    RetryRequested, ScheduleChanged, SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete,
+    ToolInterrupted, ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse,
+    WakeUp, WorkVerified,
 )
 from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards import (
-    asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child,
-    did_not_run, fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output,
-    has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn,
-    is_silent, is_stale, is_unknown, knows_profile, may_ask, may_ask_for_child, may_ask_without_suspect,
+    asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child, did_not_run,
+    fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output, has_next_model, has_room,
+    has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn, is_silent, is_stale, is_unknown,
+    knows_profile, leaves_turn, may_ask, may_ask_for_child, may_ask_without_suspect, may_change_branch,
     may_compact_again, may_have_schedule, may_not_run_twice, may_resume, may_retry, may_try_again, may_wait,
     must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks, others_work, refuses_words,
     says_nothing, spawns_children, starts_next_turn, still_waits, wants_tools, wants_tools_too_late, was_verified,
@@ -68,6 +69,8 @@ AT_REST = lines(
     on(WakeUp, to=BEGIN_TURN, then=turns.wake_up),
     on(PolicyChanged, to=SAME, then=turns.change_policy),
     on(CompactionRequested, to=Compacting, then=turns.compact),
+    on(*BRANCHING, when=may_change_branch, to=REST, then=turns.change_branch),
+    refuse(*BRANCHING, why=turns.why_branch_stays),
     on(CloseRequested, to=Closed, then=turns.close),
     nothing(UserCancel),
     refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wrong_state"),
@@ -88,6 +91,7 @@ def busy_with(why: RefusalCode | Reason) -> Line:
         on(MessageWithdrawn, when=still_waits, to=SAME, then=turns.withdraw_message),
         refuse(MessageWithdrawn, why="not_waiting"),
         refuse(RetryRequested, why="wrong_state"),
+        refuse(*BRANCHING, why=turns.why_branch_stays),
         refuse(Opened, why="already_open"),
     )
 
@@ -97,6 +101,7 @@ WORKING = lines(busy_with("busy"), ASKS_NOBODY)
 STOPPABLE = lines(
     nothing(UserCancel, when=comes_too_late),
     on(UserCancel, to=STOP),
+    on(*BRANCHING, when=may_change_branch, to=STOP, then=junctions.mark_branch),
     on(CloseRequested, to=STOP, then=junctions.mark_closing),
 )
 RESUMABLE = lines(
@@ -173,6 +178,7 @@ TABLE: Table = {
         nothing(UserCancel, when=comes_too_late),
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=people.decline),
         on(UserCancel, to=STOP, then=people.cancel_question),
+        on(*BRANCHING, when=may_change_branch, to=STOP, then=people.leave_question),
         on(CloseRequested, to=STOP, then=people.close_question),
         on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=people.doubt_interrupted),
         on(ToolInterrupted, to=NEXT_IN_ROUND, then=people.take_up),
@@ -218,6 +224,7 @@ TABLE: Table = {
         on(TurnSummarized, EffectFailed, to=REST, then=turns.take_summary),
         nothing(UserCancel, when=comes_too_late),
         on(UserCancel, to=REST, then=turns.stop),
+        on(*BRANCHING, when=may_change_branch, to=REST, then=turns.leave_summary),
         on(CloseRequested, to=REST, then=turns.close_summary),
         on(Resumed, when=may_resume, to=SAME, then=tools.take_up_run),
         on(Resumed, to=REST, then=turns.stop),
@@ -232,6 +239,8 @@ TABLE: Table = {
         nothing(UserCancel, when=comes_too_late),
         on(UserCancel, when=is_in_turn, to=STOP),
         on(UserCancel, to=REST, then=model.stop),
+        on(*BRANCHING, when=leaves_turn, to=STOP, then=junctions.mark_branch),
+        on(*BRANCHING, when=may_change_branch, to=REST, then=model.leave),
         on(CloseRequested, when=is_in_turn, to=STOP, then=junctions.mark_closing),
         on(CloseRequested, to=REST, then=model.close),
         on(Resumed, when=may_resume, to=SAME, then=tools.take_up_run),
@@ -251,6 +260,7 @@ TABLE: Table = {
         on(DeadlineReached, to=REST, then=junctions.end_cancelled),
         on(Resumed, when=may_resume, to=SAME, then=tools.take_up_run),
         on(Resumed, to=REST, then=junctions.end_cancelled),
+        on(*BRANCHING, when=may_change_branch, to=SAME, then=agents.go_to_branch_when_stopped),
         on(CloseRequested, to=SAME, then=agents.close_when_stopped),
         nothing(UserCancel),
         WORKING,
@@ -273,6 +283,6 @@ TABLE: Table = {
         nothing(UserCancel, CloseRequested, WakeUp),
         refuse(Opened, UserMessage, AgentMessage, MessageWithdrawn, RetryRequested, CompactionRequested, why="closed"),
         refuse(PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred, why="closed"),
-        refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="closed"),
+        refuse(UserQuestionResponse, ToolApproval, DoubtResolved, *BRANCHING, why="closed"),
     ),
 }

@@ -18,7 +18,16 @@ from itertools import count, dropwhile, groupby
 from operator import attrgetter
 from typing import Any, get_args
 
-from .effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall, WithholdContent
+from .branches import ROOT, Branches, Stretches
+from .effects import (
+    CompactHistory,
+    DeliverToUser,
+    PersistMessage,
+    PersistToolResults,
+    SettledCall,
+    SwitchBranch,
+    WithholdContent,
+)
 from .errors import InvalidInput
 from .events import (
     AgentMessage,
@@ -28,6 +37,7 @@ from .events import (
     LlmFailed,
     LlmResponse,
     MemoryRecalled,
+    MessageEdited,
     MessageWithdrawn,
     Opened,
     RetryRequested,
@@ -60,7 +70,7 @@ from .values.messages import (
 )
 from .values.output import OutputSchema
 from .values.round import RoundCall
-from .values.turn import TurnEnded
+from .values.turn import BranchPoint, TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
 
 
@@ -104,7 +114,7 @@ class HeardTexts:
             self._origins[seq] = event.origin
         elif type(event) is MemoryRecalled:
             self._found[seq] = event
-        elif type(event) is UserMessage and event.output is not None:
+        elif isinstance(event, UserMessage) and event.output is not None:
             self._outputs[seq] = event.output
         elif type(event) is LlmResponse and event.output is not None:
             self._forms[seq] = event.output.form
@@ -201,7 +211,17 @@ class Acceptance:
 # The events that `_note_event` notes, and the effects that `_added_by` adds. They are looked up for each step, because
 # an instance check of pydantic's models that fails costs many times as much.
 _NOTED = frozenset(
-    (WakeUp, UserMessage, AgentMessage, MessageWithdrawn, ToolApproval, HistoryCompacted, RetryRequested, LlmFailed)
+    (
+        WakeUp,
+        UserMessage,
+        MessageEdited,
+        AgentMessage,
+        MessageWithdrawn,
+        ToolApproval,
+        HistoryCompacted,
+        RetryRequested,
+        LlmFailed,
+    )
 )
 
 _NEW: frozenset[Suspect] = frozenset({"new_images", "additions", "answers", "words"})
@@ -212,6 +232,9 @@ _TRIED: frozenset[Suspect] = frozenset({"additions", "answers", "earlier"})
 
 _SUMMARY = -1
 """Stands for the summary where messages are named by their places."""
+
+_UNDIVIDED = Stretches()
+"""One stretch: what a conversation has that never went to another branch."""
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -250,6 +273,13 @@ class Transcript:
     _settings: dict[int, ModelSettings] = field(default_factory=dict)
     """By turn, the parameters of model requests with which its messages were sent, if any were."""
     _acceptance: Acceptance = field(default_factory=Acceptance)
+    branches: Branches | None = None
+    """The tree of turns, once the conversation has gone to another branch."""
+    _stretches: Stretches = _UNDIVIDED
+    _summaries: list[tuple[int, int, Condensed]] = field(default_factory=list)
+    """Every summary so far, with the stretch and the turn in which it was made."""
+    _again: dict[int, Message] = field(default_factory=dict)
+    """The messages of hidden turns that are answered again and have not entered yet, by the step that brought them."""
 
     # --- reading
 
@@ -362,17 +392,24 @@ class Transcript:
             brought += given_messages(event.messages, entry.seq)
             self.messages += brought
         delivered = self._add_effects(entry, brought)
-        if delivered:
-            self._note_deliveries(delivered)
         if self.is_verbatim and any(map(imitates_mail, brought)):
             self.is_verbatim = False
-        if entry.ended is not None:
-            self._end_turn(entry.ended)
+        if delivered is not None:
+            self._end_step(entry, delivered)
         return tuple(brought)
 
-    def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said]:
-        """Add what the effects bring, also to the messages brought, and return the texts that they deliver."""
+    def _end_step(self, entry: LogEntry, delivered: list[Said]) -> None:
+        """Note what this step delivers, and the end of a turn."""
+        if delivered:
+            self._note_deliveries(delivered)
+        if entry.ended is not None:
+            self._end_turn(entry.ended)
+
+    def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said] | None:
+        """Add what the effects bring, also to the messages brought, and return the texts that they deliver; None if
+        that was noted already, before the step went to another branch."""
         delivered: list[Said] = []
+        switches = False
         for effect in entry.effects:
             if type(effect) is PersistMessage:
                 brought.append(self._add_message(entry, effect.said))
@@ -384,7 +421,11 @@ class Transcript:
                 self._condensing = (effect.up_to, effect.turn)
             elif type(effect) is WithholdContent:
                 self._withhold(effect, _own_turn(entry))
-        return delivered
+            elif type(effect) is SwitchBranch:
+                self._end_step(entry, [one.said for one in entry.effects if isinstance(one, DeliverToUser)])
+                self._switch_branch(effect)
+                switches = True
+        return None if switches else delivered
 
     def _note_event(self, entry: LogEntry) -> None:
         match entry.event:
@@ -399,7 +440,9 @@ class Transcript:
             case ToolApproval(allowed=True, raw_arguments=str(edited), call_id=call_id):
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
-                self.condense(Condensed(summary, *self._condensing, entry.seq))
+                condensed = Condensed(summary, *self._condensing, entry.seq)
+                self.condense(condensed)
+                self._summaries.append((self._stretch, _own_turn(entry), condensed))
             case _:
                 self._note_try(entry)
 
@@ -417,12 +460,18 @@ class Transcript:
     def condense(self, condensed: Condensed) -> None:
         """Let a summary stand in place of the messages that it covers."""
         self.condensed = condensed
-        self._kept = [place for place, one in enumerate(self.messages) if not condensed.covers(one)]
-        self._condensed_at = len(self.messages)
+        self._condense(condensed, len(self.messages))
+
+    def _condense(self, condensed: Condensed, count: int) -> None:
+        """The summary was made when there were so many messages."""
+        self._kept = [place for place, one in enumerate(self.messages[:count]) if not condensed.covers(one)]
+        self._condensed_at = count
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
         if self._waiting and isinstance(said, Heard) and said.seq in self._waiting:
             message = self._message_from(entry, self._waiting.pop(said.seq))
+        elif self._again and isinstance(said, Heard) and said.seq in self._again:
+            message = self._said_again(entry, self._again.pop(said.seq))
         else:
             message = self._assistant(entry, said)
         self._places[said] = len(self.messages)
@@ -458,6 +507,16 @@ class Transcript:
             fields["origin"] = waiting.origin
             fields["audience"] = waiting.audience
         return Message(**fields)
+
+    def _said_again(self, entry: LogEntry, hidden: Message) -> Message:
+        """The message of a hidden turn as it enters another one."""
+        if hidden.audience is None:
+            self.taken[hidden.message_id] = entry.turn
+        else:
+            self.is_verbatim = False
+            self.holds_mail = True
+        withheld = self._withheld_images(hidden.images)
+        return hidden.replace(turn=entry.turn, seq=entry.seq, deliveries=(), withheld=withheld)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event = entry.event
@@ -505,6 +564,72 @@ class Transcript:
 
     def _rank(self, result: Message) -> int:
         return self._ranks[result.tool_call_id or ""]
+
+    # --- its branches
+
+    @property
+    def _stretch(self) -> int:
+        """The stretch of the tree under way."""
+        return ROOT if self.branches is None else self.branches.stretch
+
+    def _switch_branch(self, switch: SwitchBranch) -> None:
+        """Show another branch, up to a point in it. What agents wrote there is nothing new; but what they have written
+        here and no model has read yet goes along. What models have accepted or refused of the messages holds there,
+        too.
+
+        It takes as long as there are messages.
+        """
+        left, places = self.messages, self._places
+        stretches = self._stretches.keep(left, places)
+        self.branches = (self.branches or Branches()).after(switch)
+        self._stretches, self.messages, self._places = stretches.show(self.branches.path, self.branches.stretch)
+        self._keep_again(switch.to, left)
+        self._show_summary()
+        self._take_along(left, places, {one.event_id for one in switch.to.again})
+        self._results.clear()
+        self._undelivered.clear()
+        self._round = 0
+        tried = self._acceptance.tried
+        tried[:] = [
+            one for one in tried if one[0] == _SUMMARY or self.messages[one[0] : one[0] + 1] == left[one[0] :][:1]
+        ]
+        self.holds_mail = any(one.audience is not None for one in self.messages)
+        summary = () if self.condensed is None else (self.condensed.message,)
+        self.is_verbatim = not self.holds_mail and all(map(_is_read_as_said, (*self.messages, *summary)))
+
+    def _keep_again(self, to: BranchPoint, left: list[Message]) -> None:
+        """Keep the messages that enter again. One that is not there, as in a log that somebody has made up, says
+        nothing."""
+        wanted = {one.event_id: one.seq for one in to.again}
+        self._again.update((one.seq, Message(role="user", message_id=one.event_id)) for one in to.again)
+        for message in left if wanted else ():
+            if message.message_id in wanted:
+                self._again[wanted[message.message_id]] = message
+
+    def _take_along(self, left: list[Message], places: Mapping[Said, int], again: Collection[str]) -> None:
+        """Let the messages of agents at the end, which no model has read, stand at the end of this branch, too."""
+        shown = {one.message_id for one in self.messages if one.message_id}
+        known = shown.union(again)
+        said = {place: text for text, place in places.items()}
+        for place, message in enumerate(left[_unread_from(left) :], _unread_from(left)):
+            if message.message_id not in known and not self.is_accepted(message):
+                if place in said:
+                    self._places[said[place]] = len(self.messages)
+                self.messages.append(message)
+
+    def _show_summary(self) -> None:
+        """Let the newest summary of this branch stand in place of what it covers."""
+        condensed, branches = self.condensed, self.branches
+        assert branches is not None, "the conversation has just gone to another branch"
+        self._summaries[:] = [
+            (stretch, turn, condensed if condensed is not None and one.seq == condensed.seq else one)
+            for stretch, turn, one in self._summaries
+        ]
+        ends = {part.stretch: part.turn for part in branches.path}
+        shown = [one for stretch, turn, one in self._summaries if turn <= ends.get(stretch, -1)]
+        self.condensed = shown[-1] if shown else None
+        if self.condensed is not None:
+            self._condense(self.condensed, sum(one.seq < self.condensed.seq for one in self.messages))
 
     # --- what models are not shown of it
 
@@ -627,6 +752,19 @@ def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
         for act, index in with_indexes(event.result.acts):
             if isinstance(act, Speech):
                 yield Heard(seq=entry.seq, index=index)
+
+
+def _unread_from(messages: Sequence[Message]) -> int:
+    """The place from which on there are only messages of agents. `Pure.`"""
+    place = len(messages)
+    while place and messages[place - 1].audience is not None:
+        place -= 1
+    return place
+
+
+def _is_read_as_said(message: Message) -> bool:
+    """Whether a model reads this message, which no agent wrote, as it was said. `Pure.`"""
+    return not (message.withheld or message.undelivered or imitates_mail(message))
 
 
 def _own_turn(entry: LogEntry) -> int:

@@ -23,7 +23,15 @@ from ..states.states import AnyState, Closed, Failed, Idle, State, pending
 from ..states.step import LogEntry, Step
 from ..states.transcript import Transcript
 from ..states.values.messages import Message
-from .ledgers import EffectLedger, MessageLedger, RefusalLedger, SpeechLedger, SpendingLedger, SubAgentLedger
+from .ledgers import (
+    BranchLedger,
+    EffectLedger,
+    MessageLedger,
+    RefusalLedger,
+    SpeechLedger,
+    SpendingLedger,
+    SubAgentLedger,
+)
 
 __all__ = ["NOTHING", "History", "Observation", "Trace", "histories", "observe"]
 
@@ -40,6 +48,7 @@ class History:
         self.effects = EffectLedger()
         self.spending = SpendingLedger()
         self.messages = MessageLedger()
+        self.branches = BranchLedger()
         self.refusals = RefusalLedger()
         self.speech = SpeechLedger()
         self.sub_agents = SubAgentLedger()
@@ -99,7 +108,7 @@ class History:
     def _write(self, event: Event, step: Step) -> None:
         entry = LogEntry.of(event, step)
         self.log.append(entry)
-        self.said.add(entry)
+        self.branches.add(step, self.said.add(entry))
         self.effects.add(event, step)
         self.messages.add(event, step)
         self.refusals.add(event, step)

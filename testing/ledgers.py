@@ -7,7 +7,7 @@ with it. The comparison belongs in `laws/`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import NoneType
@@ -33,6 +33,7 @@ from ..states.effects import (
     SettledCall,
     SpawnSubAgent,
     StartTimer,
+    SwitchBranch,
     WithholdContent,
 )
 from ..states.events import (
@@ -63,9 +64,9 @@ from ..states.events import (
 from ..states.states import Closed, State
 from ..states.step import Step
 from ..states.values.acts import Speech
-from ..states.values.messages import REPEATABLE, CrashContract, Heard, Joined, Outcomes, ToolResult, Usage
+from ..states.values.messages import REPEATABLE, CrashContract, Heard, Joined, Message, Outcomes, ToolResult, Usage
 from ..states.values.round import RoundCall
-from ..states.values.turn import TurnEnded
+from ..states.values.turn import TurnEnded, Waiting
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
@@ -279,6 +280,8 @@ class MessageLedger:
         """How often each entered the transcript, by that step."""
         self.entering_now: list[int] = []
         """The messages that enter the transcript with the newest step."""
+        self.again: Counter[int] = Counter()
+        """How often each was to be answered again, in another branch, by the step that took it."""
         self.withdrawn: Counter[str] = Counter()
         """How often each was withdrawn, by its id."""
 
@@ -288,6 +291,7 @@ class MessageLedger:
         if isinstance(event, UserMessage | AgentMessage | WakeUp) and is_taken:
             self.taken[step.state.book.seq] = event
         self.withdrawn.update(step.withdrawn)
+        self.again.update(one.seq for one in answered_again(step))
         said = [effect.said for effect in step.effects if isinstance(effect, PersistMessage)]
         self.entering_now = [one.seq for one in said if isinstance(one, Heard) and one.seq in self.taken]
         self.entered.update(self.entering_now)
@@ -298,6 +302,33 @@ class MessageLedger:
             isinstance(message, WakeUp) and not self.entered[seq] and not self.withdrawn[message.event_id]
             for seq, message in self.taken.items()
         )
+
+
+def answered_again(step: Step) -> tuple[Waiting, ...]:
+    """The messages of hidden turns that are answered again since this step. `Pure.`"""
+    return tuple(one for effect in step.effects if isinstance(effect, SwitchBranch) for one in effect.to.again)
+
+
+class BranchLedger:
+    """The turns of the branch under way, and of the branches that end with each turn, oldest first; and what was said
+    in each turn, apart from the messages of agents, which may go along to another branch."""
+
+    def __init__(self) -> None:
+        self.path: tuple[int, ...] = ()
+        self.paths: dict[int, tuple[int, ...]] = {0: ()}
+        self.said: defaultdict[int, list[Message]] = defaultdict(list)
+
+    def add(self, step: Step, brought: Sequence[Message]) -> None:
+        """Add a step, with the messages that it brought."""
+        for effect in step.effects:
+            if isinstance(effect, SwitchBranch):
+                path = self.paths[effect.to.turn]
+                self.path = path[:-1] if effect.to.before else path
+        if (turn := step.state.book.turn) not in self.paths:
+            self.path = self.paths[turn] = (*self.path, turn)
+        for message in brought:
+            if message.audience is None:
+                self.said[message.turn].append(message)
 
 
 class SpeechLedger:
@@ -365,7 +396,9 @@ class SpeechLedger:
             self._give_up([said for said, since in self.owed.items() if (at - since).total_seconds() > deadline])
         self._turn = step.state.book.turn
         if context.role == "foreground":
-            mine = [Heard(seq=seq) for seq in messages.entering_now if _is_for_user(messages.taken[seq])]
+            known = {one.seq for one in answered_again(step)}
+            entering = [seq for seq in messages.entering_now if seq not in known]
+            mine = [Heard(seq=seq) for seq in entering if _is_for_user(messages.taken[seq])]
             self.owed |= dict.fromkeys(mine, at)
         self.turns[self._turn].relay = list(self.owed)
 

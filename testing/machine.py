@@ -234,6 +234,12 @@ class ConversationMachine(RuleBasedStateMachine):
         """A person cancels this turn, or by a late click the one before."""
         self.happen(data.draw(strategies.cancels_for(self.state)))
 
+    @precondition(lambda self: self.state.book.turn > 0)
+    @rule(data=st.data())
+    def a_person_goes_to_another_branch(self, data: DataObject) -> None:
+        """A turn is hidden, its message edited or answered again, or a branch that was left returns."""
+        self.happen(data.draw(strategies.branchings_for(self.state, self.history.log)))
+
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule(message=events_of(UserMessage))
     def a_person_speaks_meanwhile(self, message: UserMessage) -> None:

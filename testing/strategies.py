@@ -9,7 +9,7 @@ concerns Hypothesis belongs here. The generators are written by hand: to derive 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -32,6 +32,7 @@ from ..states.events import (
 )
 from ..states.policy import Limits, Policy
 from ..states.states import State
+from ..states.step import LogEntry
 from ..states.values.messages import ToolCall
 from ..states.values.questions import Answers
 from .generation import events as generated
@@ -46,6 +47,7 @@ __all__ = [
     "NOON",
     "answers_for",
     "any_answers",
+    "branchings_for",
     "cancels_for",
     "changed",
     "contexts_for",
@@ -230,6 +232,12 @@ def settings_for(chance: Chance, state: State) -> Request:
 
 
 @strategy_of
+def branchings_for(chance: Chance, state: State, log: Sequence[LogEntry]) -> Event:
+    """Requests by which a conversation that is in this state, and has this log, goes to another branch."""
+    return generated.with_messages(chance, generated.branching_in(chance, EXTREME, state), log)
+
+
+@strategy_of
 def reports_for(chance: Chance, state: State) -> Report:
     """Reports that a process resumes the conversation, or that a call was interrupted."""
     return generated.report_in(chance, EXTREME, state)
@@ -264,7 +272,7 @@ def traces(
     sizes = (*range(max_size), *[max_size - 1] * max_size)
     for number in range(chance.pick(sizes)):
         now += timedelta(seconds=chance.pick((1.0, 0.0, 30.0, -1.0)))
-        event = event_in(chance, EXTREME, history.state)
+        event = generated.with_messages(chance, event_in(chance, EXTREME, history.state), history.log)
         changes: dict[str, Any] = {"at": now}
         if isinstance(event, Request):
             changes["event_id"] = f"request-{number}"

@@ -17,6 +17,7 @@ from ..effects import Abort, AnswerSubAgent, CancelSubAgent, SpawnSubAgent
 from ..errors import Refused
 from ..events import (
     AskUserQuestionPending,
+    Branching,
     CloseRequested,
     DeadlineReached,
     EffectFailed,
@@ -30,7 +31,7 @@ from ..events import (
     UserQuestionResponse,
 )
 from ..guards import shares_of
-from ..junctions import asked_again, leave_out_wait, settle_children, take_human_input
+from ..junctions import asked_again, leave_out_wait, mark_branch, settle_children, take_human_input
 from ..policy import Limits
 from ..states import AwaitingSubAgents, Cancelling, InTurn, ToolExecuting
 from ..step_builder import StepBuilder
@@ -283,6 +284,12 @@ def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Co
         step.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
     else:
         tools.take_failure(step, event, context)
+
+
+def go_to_branch_when_stopped(step: StepBuilder[Cancelling], event: Branching, context: Context) -> Cancelling:
+    """The conversation goes to another branch once everything has stopped."""
+    mark_branch(step, event, context)
+    return step.same(goes_to=step.goes_to)
 
 
 def close_when_stopped(step: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:

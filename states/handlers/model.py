@@ -13,6 +13,7 @@ from datetime import datetime
 from ..context import Context
 from ..effects import Abort, VerifyWork, WithholdContent
 from ..events import (
+    Branching,
     CloseRequested,
     EffectFailed,
     Event,
@@ -29,7 +30,9 @@ from ..junctions import (
     compact_effect,
     compact_up_to,
     conclude_with,
+    go_to_branch,
     limit_sentence,
+    mark_branch,
     name_limit,
     send,
 )
@@ -406,6 +409,13 @@ def give_up_compaction(step: StepBuilder[Compacting], event: EffectFailed, conte
 def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
     """The compaction is stopped, and the history stays as it is."""
     step.add_effect(Abort(effect_id=step.state.effect_id))
+
+
+def leave(step: StepBuilder[Compacting], event: Branching, context: Context) -> None:
+    """The compaction is stopped, and the conversation goes to another branch."""
+    stop(step, event, context)
+    mark_branch(step, event, context)
+    go_to_branch(step, event, context)
 
 
 def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:

@@ -14,6 +14,7 @@ from ..context import Context
 from ..effects import Abort, Reply
 from ..errors import NOTHING_WAITS, Refused
 from ..events import (
+    Branching,
     CloseRequested,
     DeadlineReached,
     Resumed,
@@ -22,7 +23,7 @@ from ..events import (
     UserCancel,
     UserQuestionResponse,
 )
-from ..junctions import leave_out_wait, take_human_input
+from ..junctions import leave_out_wait, mark_branch, take_human_input
 from ..states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Questioning
 from ..step_builder import StepBuilder
 from ..values.messages import Made
@@ -65,6 +66,12 @@ def close_question(step: StepBuilder[AwaitingUserResponse], event: CloseRequeste
     """The question is cancelled, and the conversation ends with the turn."""
     _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
     step.closing = True
+
+
+def leave_question(step: StepBuilder[AwaitingUserResponse], event: Branching, context: Context) -> None:
+    """The question is cancelled, and the conversation goes to another branch behind the turn."""
+    _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
+    mark_branch(step, event, context)
 
 
 def _end_question(step: StepBuilder[AwaitingUserResponse], reply: Reply, text: str, *, error: bool = False) -> None:

@@ -16,6 +16,7 @@ from ..effects import Abort
 from ..errors import Refused
 from ..events import (
     AgentMessage,
+    Branching,
     CloseRequested,
     CompactionRequested,
     DetailsChanged,
@@ -32,11 +33,20 @@ from ..events import (
     TurnSummarized,
     UserMessage,
     WakeUp,
+    waiting,
 )
-from ..junctions import begin_turn, compact_up_to, leave_turn, return_to_senders
+from ..guards import is_leaving
+from ..junctions import (
+    begin_turn,
+    compact_up_to,
+    go_to_branch,
+    leave_turn,
+    mark_branch,
+    return_to_senders,
+)
 from ..states import Busy, Closed, Compacting, Failed, Idle, MemoryRecalling, ProfileSelecting, State, Summarizing
 from ..step_builder import StepBuilder
-from ..values.turn import Waiting
+from ..values.turn import Waiting, in_order
 
 
 def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
@@ -81,6 +91,28 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
     step.inbox = waiting
 
 
+def change_branch(step: StepBuilder[State], event: Branching, context: Context) -> None:
+    """The conversation goes to another branch at once, since nothing is under way."""
+    mark_branch(step, event, context)
+    go_to_branch(step, event, context)
+
+
+def begin_elsewhere(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The messages of the branch begin a turn there. Those that wait begin turns of their own behind it."""
+    assert step.goes_to is not None, "the guard of this branch has found where the conversation goes"
+    waiting = tuple(one.replace(steer=False) for one in step.inbox)
+    step.inbox = step.goes_to.messages
+    begin_turn(step, event.at, context)
+    step.inbox = in_order((*step.inbox, *waiting))
+
+
+def why_branch_stays(step: StepBuilder[State], event: Branching, context: Context) -> Refused:
+    """The reason why the conversation does not go to another branch. `Pure.`"""
+    if context.has_one_task:
+        return Refused("no_branches")
+    return Refused("busy" if is_leaving(step.state) else "moved_on")
+
+
 def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
     """The message enters the transcript, and the next turn will see it."""
     step.persist(step.heard())
@@ -118,14 +150,8 @@ def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, con
 
 def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
     """The entry of this message in the inbox. `Pure.`"""
-    if isinstance(event, UserMessage):
-        steer = (event.when_busy or context.policy.when_busy) == "steer"
-        return Waiting(event_id=event.event_id, seq=step.seq, steer=steer, output=event.output is not None)
-    if isinstance(event, WakeUp):
-        return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
-    return Waiting(
-        event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=event.origin
-    )
+    when_busy = (event.when_busy or context.policy.when_busy) if isinstance(event, UserMessage) else None
+    return waiting(event, step.seq, steer=when_busy == "steer")
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
@@ -212,6 +238,12 @@ def stop(step: StepBuilder[Summarizing], event: Event, context: Context) -> None
     step.add_effect(Abort(effect_id=step.state.effect_id))
     step.ending = step.state.ending
     leave_turn(step, context)
+
+
+def leave_summary(step: StepBuilder[Summarizing], event: Branching, context: Context) -> None:
+    """The summary is stopped, and the conversation goes to another branch."""
+    stop(step, event, context)
+    change_branch(step, event, context)
 
 
 def close_summary(step: StepBuilder[Summarizing], event: CloseRequested, context: Context) -> None:

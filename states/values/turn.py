@@ -7,8 +7,10 @@ inbox.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Literal
 
 from .acts import Audience
@@ -202,6 +204,27 @@ class Waiting(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BranchPoint(Record):
+    """A point in the tree of turns at which a conversation can go on: behind its turn `turn`, or, with `before`, where
+    that turn began. Turns are never numbered anew, so a number names a turn in whatever branch it is.
+
+    `window_used` is what the last request had used of the window there. `again` are the messages of a hidden turn that
+    are answered again, and `said` is a new one behind them. Without any message the conversation rests there.
+    """
+
+    turn: int
+    before: bool = False
+    window_used: int = 0
+    again: tuple[Waiting, ...] = ()
+    said: Waiting | None = None
+
+    @property
+    def messages(self) -> tuple[Waiting, ...]:
+        """The messages that begin the next turn there. `Pure.`"""
+        return self.again if self.said is None else (*self.again, self.said)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Owed(Record):
     """A message for the user that a turn took up at `since` and that no turn has passed on yet. `origin` is the agent
     that wrote it, to be told if nobody ever does."""
@@ -213,6 +236,11 @@ class Owed(Record):
     def has_lapsed(self, at: datetime, deadline: float | None) -> bool:
         """Whether it need not be passed on any more, `deadline` seconds after it was taken up. `Pure.`"""
         return deadline is not None and (at - self.since).total_seconds() > deadline
+
+
+def in_order(inbox: Iterable[Waiting]) -> tuple[Waiting, ...]:
+    """These messages in the order in which they came. `Pure.`"""
+    return tuple(sorted(inbox, key=attrgetter("seq")))
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:

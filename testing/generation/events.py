@@ -10,10 +10,11 @@ withdraws a message that waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, get_args
 
+from ...states.branches import messages_of
 from ...states.events import (
     ANSWERS,
     REPORTS,
@@ -21,6 +22,7 @@ from ...states.events import (
     AgentMessage,
     Answer,
     AskUserQuestionPending,
+    BranchSwitched,
     CallRestricted,
     CloseRequested,
     CompactionRequested,
@@ -33,6 +35,7 @@ from ...states.events import (
     LlmFailed,
     LlmResponse,
     MemoryRecalled,
+    MessageEdited,
     MessageWithdrawn,
     Opened,
     PolicyChanged,
@@ -43,6 +46,7 @@ from ...states.events import (
     Request,
     Resumed,
     RetryRequested,
+    Rewound,
     ScheduleChanged,
     SubAgentAsked,
     SubAgentFinished,
@@ -60,6 +64,7 @@ from ...states.events import (
 )
 from ...states.guards import ORDER_OF_SUSPICION
 from ...states.states import AwaitingPerson, AwaitingSubAgents, Busy, InDoubt, State
+from ...states.step import LogEntry
 from ...states.values.messages import CrashContract, Suspect
 from ...states.values.questions import Annotation, OpenQuestion
 from ...states.values.round import Round, RoundCall
@@ -140,6 +145,24 @@ def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request
     return request(chance, vocabulary, chance.pick(SETTINGS), EVENT_ID, NOON, state)
 
 
+def branching_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request:
+    """A conversation that is in this state goes back to an earlier turn, or to another branch. `with_messages` adds
+    the messages that are answered again."""
+    return request(chance, vocabulary, chance.pick(_BRANCHING), EVENT_ID, NOON, state)
+
+
+_BRANCHING: tuple[type[Request], ...] = (Rewound, MessageEdited, Rewound, BranchSwitched)
+
+
+def with_messages(chance: Chance, event: Event, log: Sequence[LogEntry]) -> Event:
+    """The event, with messages of the turn that it hides if it is one that hides a turn: they are to be answered
+    again."""
+    if not isinstance(event, Rewound | MessageEdited):
+        return event
+    taken = messages_of(log, event.before)
+    return changed(event, again=taken[: chance.below(len(taken) + 1)] if chance.often() else ())
+
+
 def report_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Report:
     """That a process resumes the conversation, that one of its calls was interrupted or is restricted, or that it was
     imported."""
@@ -192,6 +215,7 @@ _MENU: tuple[Callable[[Chance, Vocabulary, State], Event], ...] = (
     *[report_in] * 2,
     withdrawal_in,
     settings_in,
+    branching_in,
     late_answer,
     near_miss,
     _any_request,
@@ -225,7 +249,7 @@ _WISHES: tuple[type[Request] | None, ...] = (
 
 def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetime) -> list[Event]:
     """What may happen to this state: each answer that it awaits, reports and some requests, in any order; at the end
-    changes of settings, which are always possible, and what seldom happens."""
+    what is always possible, changes of settings and of the branch, and what seldom happens."""
     answers: list[Event] = [
         answer_to(chance, vocabulary, state, effect_id, kind, at)
         for effect_id, kinds in state.awaited().items()
@@ -239,7 +263,18 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
     ]
     reports = [changed(report(chance, vocabulary, state, kind), at=at) for kind in reports_in(state)]
     settings = [request(chance, vocabulary, kind, f"{state.book.seq}-{kind.__name__}", at, state) for kind in SETTINGS]
-    return [*chance.shuffled([*answers, *requests, *reports]), *settings, *_rare_reports(state, at)]
+    others = (*_branchings(state, at), *_rare_reports(state, at))
+    return [*chance.shuffled([*answers, *requests, *reports]), *settings, *others]
+
+
+def _branchings(state: State, at: datetime) -> Iterator[Request]:
+    """That the newest turn is hidden or edited, and that the one before returns. No choice is made, so walks that were
+    kept before there were these requests are still possible. `Pure.`"""
+    turn, branch, name = state.book.turn, state.book.branch, f"{state.book.seq}-branch"
+    if turn:
+        yield Rewound(event_id=f"{name}-1", at=at, before=turn, branch=branch)
+        yield MessageEdited(event_id=f"{name}-2", at=at, before=turn, branch=branch, message_id="m", text="Rather this")
+        yield BranchSwitched(event_id=f"{name}-3", at=at, turn=turn - 1, branch=branch)
 
 
 def every_request(chance: Chance, vocabulary: Vocabulary, state: State, at: datetime) -> Iterator[Request]:
@@ -520,6 +555,38 @@ def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fiel
     }
 
 
+def _branch(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    """What every request to go to another branch says of the conversation; seldom something that is over."""
+    turn, branch = (2, 0) if state is None else (state.book.turn, state.book.branch)
+    fields: Fields = {"branch": branch, "window_used": vocabulary.usage(chance).tokens}
+    match chance.below(8):
+        case 6:
+            return {**fields, "newest": turn, "usage": vocabulary.cost(chance)}
+        case 7:
+            return {**fields, "newest": turn - 1, "branch": branch + chance.below(2)}
+        case _:
+            return fields
+
+
+def _point(chance: Chance, state: State | None) -> int:
+    """A turn, mostly one of the newest."""
+    turn = 2 if state is None else state.book.turn
+    return max(1, turn - chance.below(min(turn, 4) + 1) + chance.below(2))
+
+
+def _rewound(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {"before": _point(chance, state), **_branch(chance, vocabulary, state)}
+
+
+def _edited(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    edited = {"message_id": "request-0", "text": vocabulary.words(chance, "Rather this")}
+    return {"before": _point(chance, state), **edited, **_branch(chance, vocabulary, state)}
+
+
+def _switched(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {"turn": _point(chance, state), **_branch(chance, vocabulary, state)}
+
+
 def _tools(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     newest = 0 if state is None else state.book.turn
     from_turn = 1 + newest + (chance.below(2) if vocabulary.odd(chance) else 0)
@@ -547,6 +614,9 @@ REQUEST_GENERATORS: dict[type[Request], RequestGenerator] = {
     UserQuestionResponse: _response,
     ToolApproval: _approval,
     UserCancel: _cancel,
+    Rewound: _rewound,
+    MessageEdited: _edited,
+    BranchSwitched: _switched,
     PolicyChanged: lambda chance, vocabulary, state: {"policy": vocabulary.policy(chance)},
     ToolsChanged: _tools,
     DetailsChanged: _details,

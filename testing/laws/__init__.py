@@ -26,6 +26,7 @@ from ...states.values.messages import Heard, Made, Outcomes
 from ..generation.events import SETTINGS
 from ..history import History, Law, LawBroken, Observation, histories, require
 from ..shrinking import tell
+from .branches import counts_through_all_branches, knows_its_branches, shows_one_branch
 from .rounds import (
     changes_nothing_unless_taken,
     hands_on_answers_exactly,
@@ -64,6 +65,7 @@ __all__ = [
     "check_laws",
     "check_newest",
     "checks_what_is_delivered",
+    "counts_through_all_branches",
     "delivers_no_blank_text",
     "delivers_what_was_chosen",
     "ends_each_turn_once",
@@ -75,6 +77,7 @@ __all__ = [
     "keeps_tools_of_turns",
     "keeps_what_it_owes",
     "keeps_within_limits",
+    "knows_its_branches",
     "loses_no_message",
     "loses_no_sub_agent",
     "names_limits_truly",
@@ -82,6 +85,7 @@ __all__ = [
     "passes_questions_of_sub_agents_on",
     "runs_no_more_than_allowed",
     "shares_limits_with_sub_agents",
+    "shows_one_branch",
     "stays_closed",
     "stays_with_its_profile",
     "takes_answers_by_their_effect",
@@ -273,5 +277,8 @@ LAWS: tuple[Law, ...] = (
     wakes_by_its_schedule,
     stays_with_its_profile,
     withholds_what_was_refused,
+    shows_one_branch,
+    knows_its_branches,
+    counts_through_all_branches,
 )
 """All laws: those that have a number in its order, then the others."""

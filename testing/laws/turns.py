@@ -80,10 +80,17 @@ def can_be_stopped(history: History) -> None:
     if isinstance(history.state, Busy):
         for patient in (True, False):
             after = _stop(history, UserCancel, patient=patient)
-            goes_on = bool(history.state.inbox) and after.book.turn == history.state.book.turn + 1
+            goes_on = (
+                bool(history.state.inbox) or _begins_elsewhere(history.state)
+            ) and after.book.turn == history.state.book.turn + 1
             waits = isinstance(history.state, Compacting) and history.state.failed is not None
             rests = isinstance(after, Closed | Failed if waits else Closed | Idle)
             require(rests or goes_on, "a cancelled turn goes on", history)
+
+
+def _begins_elsewhere(state: State) -> bool:
+    """Whether a turn begins in another branch once this one has stopped."""
+    return isinstance(state, Cancelling) and state.goes_to is not None and bool(state.goes_to.messages)
 
 
 def _has_object(cancel: UserCancel, state: State) -> bool:
@@ -396,12 +403,15 @@ def _reached(limit: LimitKind, spent: Spent, limits: Limits, at: datetime) -> bo
 
 def loses_no_message(history: History) -> None:
     """Law 13: every message of people and agents has entered the transcript, was withdrawn or still waits: exactly one
-    of these, once, and in order."""
-    messages = history.messages
-    waiting = [message.seq for message in getattr(history.state, "inbox", ())]
+    of these, once, and in order. One that is answered again in another branch enters once more."""
+    messages, state = history.messages, history.state
+    waiting = [message.seq for message in getattr(state, "inbox", ())]
+    said = state.goes_to.said if isinstance(state, Cancelling) and state.goes_to is not None else None
     for seq, message in messages.taken.items():
         places = messages.entered[seq] + messages.withdrawn[message.event_id] + waiting.count(seq)
-        require(places == 1, f"the message of step {seq} is in {places} places", history)
+        places += said is not None and said.seq == seq
+        wanted = 1 + messages.again[seq]
+        require(places == wanted, f"the message of step {seq} is in {places} places", history)
     require(waiting == sorted(waiting), "the messages that wait are out of order", history)
     require(not waiting or messages.taken.keys() >= set(waiting), "a message waits that nobody sent", history)
     if messages.entering_now:

@@ -63,6 +63,7 @@ from turnwise.states import (
     presets,
     transition,
 )
+from turnwise.states.events import BRANCHING
 from turnwise.testing.strategies import NOON
 
 from ..support.busy_states import IN_TURN, Moment, stopping_children
@@ -1165,18 +1166,19 @@ class TestWhatAStateTakes:
 
     def test_at_rest_a_message_may_come(self) -> None:
         """Idle takes a message of a person or an agent, a wake-up, a change of the policy or another setting, a request
-        for compaction, and the close."""
+        for compaction or for another branch, and the close."""
         taken = {UserMessage, AgentMessage, WakeUp, *SETTINGS, PolicyChanged, CompactionRequested, CloseRequested}
-        assert set(next_events(Idle())) == taken
+        assert set(next_events(Idle())) == {*taken, *BRANCHING}
 
     def test_a_question_takes_its_answer(self) -> None:
-        """It takes an answer, messages, a wake-up, changes of settings, a cancel, the close, a resume, and that a call
-        behind it is restricted; the deadline only if one is set."""
+        """It takes an answer, messages, a wake-up, changes of settings, a cancel, another branch, the close, a resume,
+        and that a call behind it is restricted; the deadline only if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
         requests = {UserQuestionResponse, UserMessage, AgentMessage, MessageWithdrawn, UserCancel, CloseRequested}
-        assert set(next_events(conversation.state)) == {*requests, WakeUp, *SETTINGS, Resumed, CallRestricted}
+        expected = {*requests, *BRANCHING, WakeUp, *SETTINGS, Resumed, CallRestricted}
+        assert set(next_events(conversation.state)) == expected
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

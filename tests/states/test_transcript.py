@@ -38,7 +38,7 @@ from turnwise.states import (
     WorkComplete,
     presets,
 )
-from turnwise.states.effects import WithholdContent
+from turnwise.states.effects import SwitchBranch, WithholdContent
 from turnwise.states.events import LlmFailed, RecentText
 from turnwise.states.guards import ORDER_OF_SUSPICION, first_suspect
 from turnwise.states.transcript import Acceptance, Suspicion, Transcript, transcript
@@ -60,6 +60,11 @@ from ..support.pictures import GIF, PNG
 
 TEXTS = Texts()
 DOOR, WINDOW = Image.of(PNG), Image.of(GIF)
+
+
+def switches_branch(entry: LogEntry) -> bool:
+    """Whether the conversation goes to another branch in this step."""
+    return any(isinstance(effect, SwitchBranch) for effect in entry.effects)
 
 
 def texts(messages: tuple[Message, ...], role: str) -> list[str]:
@@ -270,18 +275,21 @@ class TestTheProjection:
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
 
-        brought = [message for entry in entries for message in told.add(entry)]
+        everything = [message for entry in entries for message in told.add(entry)]
 
         assert transcript(pairs) == transcript(entries) == tuple(told.messages)
+        shown = {(message.turn, message.seq) for message in told.messages}
+        brought = [message for message in everything if told.branches is None or (message.turn, message.seq) in shown]
         as_brought = (message.replace(deliveries=(), undelivered=False, withheld=()) for message in told.messages)
         assert sorted(repr(message.replace(withheld=())) for message in brought) == sorted(map(repr, as_brought))
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
-        """Messages of people and models keep their order; only results move in before other results, and only
-        deliveries and what is withheld are noted later."""
+        """Messages of people and models keep their order, as long as the conversation stays in its branch; only results
+        move in before other results, and only deliveries and what is withheld are noted later."""
         entries = [LogEntry.of(each.event, each.step) for each in trace if each.step is not None]
-        told = [transcript(entries[:n]) for n in range(len(entries) + 1)]
+        last = next((place for place, entry in enumerate(entries) if switches_branch(entry)), len(entries))
+        told = [transcript(entries[:n]) for n in range(last + 1)]
 
         spoken = [[m.replace(deliveries=(), withheld=()) for m in messages if m.role != "tool"] for messages in told]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from pydantic import AwareDatetime, BaseModel, JsonValue
@@ -58,6 +59,7 @@ from turnwise.states.events import (
 from turnwise.states.values.acts import Schedule, SubAgentTask
 from turnwise.states.values.messages import HistoryMessage, ProviderFields, ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
+from turnwise.states.values.value import Record
 
 from ...support.cases import holds_for
 from ...support.secrets import SECRETS, found_in
@@ -74,6 +76,9 @@ CONTENT = {
     "user_question_response": {"answers", "annotations"},
     "tool_approval": {"note", "arguments"},
     "user_cancel": set(),
+    "rewound": set(),
+    "message_edited": {"images", "text"},
+    "branch_switched": set(),
     "retry_requested": set(),
     "policy_changed": set(),
     "tools_changed": set(),
@@ -281,6 +286,9 @@ def planted(annotation: Any) -> list[Any]:
     They are not validated: a text is looked for whatever value it makes. Fails for a type that is not known here."""
     if annotation in LEAVES:
         return [LEAVES[annotation]]
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        kinds = get_type_hints(annotation, include_extras=True)
+        return [annotation(**{one.name: planted(kinds[one.name])[0] for one in fields_of(annotation)})]
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return COMPOUNDS[get_origin(annotation)](*get_args(annotation))
     fields = {name: planted(field.annotation) for name, field in annotation.model_fields.items()}
@@ -300,6 +308,8 @@ def places_of_plant(value: Any, place: str = "") -> Iterator[str]:
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from places_of_plant(getattr(value, name), f"{type(value).__name__}.{name}")
+    elif isinstance(value, Record):
+        yield from places_of_plant(list(vars(value).values()), place)
     elif isinstance(value, dict | tuple | list):
         for one in [*value, *value.values()] if isinstance(value, dict) else value:
             yield from places_of_plant(one, place)

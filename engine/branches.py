@@ -1,0 +1,158 @@
+"""The branches of one conversation as its application sees them, and what its log says of the points between turns.
+
+A request to go back names a message or a turn. What the machine needs beside that stands in the log: which turn has
+taken the message, which messages it has taken before, how full the window of the model was then. So the log is read
+once for such a request, which says of it what was read; if the conversation goes to another branch before the request
+arrives, it is refused and made once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ..states.branches import Branches, messages_of
+from ..states.effects import PersistMessage
+from ..states.errors import Refused
+from ..states.events import HistoryCompacted, LlmResponse, RetryRequested, UserMessage
+from ..states.states import State
+from ..states.step import LogEntry
+from ..states.values.messages import Heard
+from ..states.values.turn import Waiting
+from .json_forms import as_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A branch that a conversation has left, and can return to by `Conversation.switch`.
+
+    `number` is its newest turn, and its name. `turns` are all its turns, oldest first, and `hidden` those of them that
+    the branch under way does not have. `text` is what a person, or another agent, said at the beginning of the first
+    of these, and `left_at` the moment of the newest step of the branch.
+    """
+
+    number: int
+    turns: tuple[int, ...]
+    hidden: tuple[int, ...]
+    text: str
+    left_at: datetime
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The branch as JSON."""
+        return as_json(self, complete=True)
+
+
+class TurnTree:
+    """The turns of a log, which rests or moves on in this state."""
+
+    def __init__(self, entries: Sequence[LogEntry], state: State) -> None:
+        self._entries = entries
+        self._branches = Branches.of(entries)
+        self.turns = state.book.turn
+        self.branch = state.book.branch
+
+    @property
+    def newest(self) -> int:
+        """The newest turn of the branch under way; 0 if it has none."""
+        return next((turn for turn in range(self.turns, 0, -1) if self._branches.shows(turn)), 0)
+
+    def left(self) -> tuple[Branch, ...]:
+        """The branches that were left, oldest first."""
+        return tuple(self._branch(number) for number in self._branches.left(self.turns))
+
+    def find_message(self, message_id: str) -> tuple[UserMessage, int]:
+        """Return a message of a user that is shown, and the turn that has taken it. Raises `Refused`:
+        `unknown_message`, `hidden`."""
+        taken = [(event, turn) for event, turn in self._taken() if event.event_id == message_id]
+        if not taken:
+            raise Refused("unknown_message", message_id)
+        shown = [(event, turn) for event, turn in taken if self._branches.shows(turn)]
+        if not shown:
+            raise Refused("hidden", message_id)
+        return shown[-1]
+
+    def messages_before(self, message_id: str, turn: int) -> tuple[Waiting, ...]:
+        """The messages that this turn has taken before this one."""
+        taken = messages_of(self._entries, turn)
+        return taken[: next(place for place, one in enumerate(taken) if one.event_id == message_id)]
+
+    def turn_to_answer_again(self) -> tuple[int, tuple[Waiting, ...]]:
+        """Return the turn that the newest turn is, or tries again, and the messages that it has taken. Raises `Refused`
+        with `nothing_to_regenerate`."""
+        turn = self.newest
+        begun = {entry.turn for entry in self._entries if isinstance(entry.event, RetryRequested)}
+        while turn in begun:
+            turn = self._branches.before(turn)
+        taken = messages_of(self._entries, turn) if turn else ()
+        if not taken:
+            raise Refused("nothing_to_regenerate")
+        return turn, taken
+
+    def turn_behind(self, turn: int) -> int | None:
+        """The turn that follows this one on the branch under way; None if it is the newest. Raises `Refused`:
+        `unknown_turn`, `hidden`."""
+        if not 0 <= turn <= self.turns:
+            raise Refused("unknown_turn", str(turn))
+        if turn and not self._branches.shows(turn):
+            raise Refused("hidden", f"turn {turn}")
+        path = self._branches.turns_to(self.newest)
+        return next((one for one in path if one > turn), None)
+
+    def window_used(self, turn: int) -> int:
+        """The tokens of the last model request of the branch that ends with this turn, since its last compaction."""
+        turns, used = {0, *self._branches.turns_to(turn)}, 0
+        for entry in self._entries:
+            if _turn_of(entry) not in turns:
+                continue
+            if isinstance(entry.event, LlmResponse):
+                used = entry.event.usage.tokens
+            elif isinstance(entry.event, HistoryCompacted):
+                used = 0
+        return used
+
+    def with_window(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return these fields of a request with the tokens that the window holds at its point."""
+        ends = self._branches.before(fields["before"]) if "before" in fields else fields["turn"]
+        return {**fields, "window_used": self.window_used(ends)}
+
+    def check_branch(self, number: int) -> None:
+        """Raise `Refused` with `unknown_branch` unless this is a branch that was left."""
+        if number not in self._branches.left(self.turns):
+            raise Refused("unknown_branch", str(number))
+
+    def _taken(self) -> Iterator[tuple[UserMessage, int]]:
+        """Yield the messages of users that turns have taken, each with the turn; several times if several have."""
+        sent: dict[int, UserMessage] = {}
+        for entry in self._entries:
+            if isinstance(entry.event, UserMessage):
+                sent[entry.seq] = entry.event
+            for effect in entry.effects:
+                if isinstance(effect, PersistMessage) and isinstance(effect.said, Heard) and effect.said.seq in sent:
+                    yield sent[effect.said.seq], entry.turn
+
+    def _branch(self, number: int) -> Branch:
+        turns = self._branches.turns_to(number)
+        hidden = tuple(turn for turn in turns if not self._branches.shows(turn))
+        first = messages_of(self._entries, hidden[0])
+        texts = {entry.seq: entry.event.texts for entry in self._entries} if first else {}
+        ends = [entry.event.at for entry in self._entries if _turn_of(entry) == number]
+        text = texts[first[0].seq][0] if first else ""
+        return Branch(number=number, turns=turns, hidden=hidden, text=text, left_at=ends[-1])
+
+
+def _turn_of(entry: LogEntry) -> int:
+    """The turn to which the event of this step belongs, or that was the newest one. `Pure.`"""
+    return entry.turn if entry.ended is None else entry.ended.turn
+
+
+Kept = Mapping[str, Any]
+"""The fields of a message that is edited which stay as they are."""
+
+
+def kept_fields(message: UserMessage) -> Kept:
+    """What a message holds besides its text and what is said of how it was sent: an edited one keeps it. `Pure.`"""
+    left_out = {"type", "event_id", "at", "text", "when_busy"}
+    return {name: getattr(message, name) for name in UserMessage.model_fields if name not in left_out}
