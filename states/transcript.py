@@ -272,6 +272,8 @@ class Transcript:
     """Of each turn that tries the turn before it again, the first turn of its tries."""
     _settings: dict[int, ModelSettings] = field(default_factory=dict)
     """By turn, the parameters of model requests with which its messages were sent, if any were."""
+    _message_settings: dict[str, ModelSettings] = field(default_factory=dict)
+    """The same by the id of the message, for turns of other branches that take it again."""
     _acceptance: Acceptance = field(default_factory=Acceptance)
     branches: Branches | None = None
     """The tree of turns, once the conversation has gone to another branch."""
@@ -499,8 +501,8 @@ class Transcript:
             fields["images"] = waiting.images
             fields["withheld"] = self._withheld_images(waiting.images)
             if waiting.settings is not None:
-                first = self.first_try(turn)
-                self._settings[first] = waiting.settings.over(self._settings.get(first, DEFAULT_SETTINGS))
+                self._message_settings[message_id] = waiting.settings
+                self._note_settings(waiting.settings, turn)
         else:
             self.is_verbatim = False
             self.holds_mail = True
@@ -508,10 +510,17 @@ class Transcript:
             fields["audience"] = waiting.audience
         return Message(**fields)
 
+    def _note_settings(self, settings: ModelSettings, turn: int) -> None:
+        """A message with these settings entered this turn."""
+        first = self.first_try(turn)
+        self._settings[first] = settings.over(self._settings.get(first, DEFAULT_SETTINGS))
+
     def _said_again(self, entry: LogEntry, hidden: Message) -> Message:
         """The message of a hidden turn as it enters another one."""
         if hidden.audience is None:
             self.taken[hidden.message_id] = entry.turn
+            if (settings := self._message_settings.get(hidden.message_id)) is not None:
+                self._note_settings(settings, entry.turn)
         else:
             self.is_verbatim = False
             self.holds_mail = True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Policy, Refused, SnapshotUpdate, Usage, tool
+from turnwise import Conversation, Engine, ModelSettings, Policy, Refused, SnapshotUpdate, Usage, tool
 from turnwise.states import AgentMessage
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
@@ -433,3 +433,19 @@ class TestMailOfAgents:
 
             assert turn.deliveries == ("Told.",)
             assert conversation.state.book.owed == ()
+
+
+class TestSettingsOfAMessage:
+    """What was sent with a message goes with it."""
+
+    async def test_a_message_that_is_answered_again_keeps_them(self, database: Database) -> None:
+        """And so does one that is edited."""
+        model = FunctionLlm(lambda request: f"{request.settings.temperature}")
+        async with Engine.open(database, model=model) as engine:
+            conversation = await engine.create()
+            await conversation.send("a", message_id="a", settings=ModelSettings(temperature=0.5))
+
+            again = await conversation.regenerate()
+            edited = await conversation.edit("a", "A")
+
+            assert (again.reply, edited.reply) == ("0.5", "0.5")

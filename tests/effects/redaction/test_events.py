@@ -77,7 +77,6 @@ CONTENT = {
     "tool_approval": {"note", "arguments"},
     "user_cancel": set(),
     "rewound": set(),
-    "message_edited": {"images", "text"},
     "branch_switched": set(),
     "retry_requested": set(),
     "policy_changed": set(),
@@ -111,6 +110,8 @@ CONTENT = {
 }
 """The fields of each event that come from outside. A new event, or a new field, has to be added here; until somebody
 says that it is the engine's own or the application's own, it is redacted."""
+
+CONTENT["message_edited"] = CONTENT["user_message"]
 
 
 def kinds_in(annotation: Any) -> Iterator[type[BaseModel]]:
