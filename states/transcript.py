@@ -114,7 +114,7 @@ class HeardTexts:
             self._origins[seq] = event.origin
         elif type(event) is MemoryRecalled:
             self._found[seq] = event
-        elif isinstance(event, UserMessage) and event.output is not None:
+        elif (type(event) is UserMessage or type(event) is MessageEdited) and event.output is not None:
             self._outputs[seq] = event.output
         elif type(event) is LlmResponse and event.output is not None:
             self._forms[seq] = event.output.form
