@@ -46,7 +46,7 @@ from ..states.states import (
 )
 from ..states.step import LogEntry, Step
 from ..states.transcript import Transcript
-from ..states.values.messages import Approver, Image, Message, MessageRole
+from ..states.values.messages import Approver, Citation, Image, Message, MessageRole
 from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
 from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, extensible
@@ -107,8 +107,9 @@ class StateChangeUpdate(StoredUpdate):
 @dataclass(frozen=True)
 class MessageUpdate(StoredUpdate):
     """A message entered the transcript: of a user, with the `message_id` under which it was sent, or of the model.
-    `origin` is the agent that wrote it, if it was another one. With `fallback` a text of the model reaches the user
-    only if nothing is said by tool in the turn; if it does, an update shows the delivery."""
+    `origin` is the agent that wrote it, if it was another one. `citations` are the sources that the model names. With
+    `fallback` a text of the model reaches the user only if nothing is said by tool in the turn; if it does, an update
+    shows the delivery."""
 
     type: Annotated[Literal["message"], _OUTSIDE] = field(default="message", init=False)
     role: MessageRole
@@ -117,6 +118,7 @@ class MessageUpdate(StoredUpdate):
     message_id: str = ""
     origin: str = ""
     images: tuple[Image, ...] = ()
+    citations: tuple[Citation, ...] = ()
     fallback: bool = False
 
 
@@ -526,6 +528,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
                 message_id=message.message_id,
                 origin=message.origin,
                 images=message.images,
+                citations=message.citations,
                 fallback=falls_back and message.role == "assistant" and bool(message.turn),
             )
 

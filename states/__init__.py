@@ -171,6 +171,7 @@ from .values.acts import (
 )
 from .values.messages import (
     Approver,
+    Citation,
     CrashContract,
     Heard,
     HistoryMessage,
@@ -241,6 +242,7 @@ __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingAppr
 __all__ += ["AwaitingUserResponse"]
 __all__ += ["Book", "BranchPoint", "BranchSwitched", "Branches", "Branching"]
 __all__ += ["CallRestricted", "Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion"]
+__all__ += ["Citation"]
 __all__ += ["CloseRequested", "Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed"]
 __all__ += ["ConfigurationError", "Context", "CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]

@@ -23,6 +23,7 @@ from .policy import ModelSettings, Policy, WhenBusy
 from .values.acts import Audience, Metadata, Owner, Schedule, Title, check_message
 from .values.messages import (
     Approver,
+    Citation,
     CrashContract,
     HistoryMessage,
     Images,
@@ -119,7 +120,8 @@ class LlmResponse(Answer):
     `opaque` holds the provider's sealed thinking blocks, and `provider` what else only its family of models reads; both
     are sent back unchanged, and no state has them. `digest` identifies the request that was sent. `speaks` says whether
     it offered a tool that speaks to the user. The performer makes the ids of the calls unique. `output` says, where a
-    typed answer is wanted, what came of the attempt to give one; None if the response was none.
+    typed answer is wanted, what came of the attempt to give one; None if the response was none. `citations` are the
+    sources that the model names, and `logprobs` the probabilities of its tokens, as the provider wrote them.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -134,6 +136,8 @@ class LlmResponse(Answer):
     speaks: bool = False
     provider: ProviderFields | None = None
     output: ModelOutput | None = None
+    citations: tuple[Citation, ...] = ()
+    logprobs: Block | None = None
 
     @field_validator("tool_calls")
     @classmethod

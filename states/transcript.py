@@ -537,6 +537,8 @@ class Transcript:
             fields["thinking"] = event.thinking
             fields["opaque"] = event.opaque
             fields["provider"] = event.provider
+            fields["citations"] = event.citations
+            fields["logprobs"] = event.logprobs
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
             if event.output is not None and event.output.is_valid:

@@ -111,6 +111,7 @@ def family_named(name: str) -> str:
     if maker is None or not maker.is_shared:
         return name
     protocol = name.partition("/")[0] if "/" in name else ""
+    protocol += "/responses" if "/responses/" in name else ""
     found = maker.names.search(name)
     return f"{protocol}/{found[0].strip('/').lower()}" if found else name
 
@@ -145,6 +146,14 @@ DEEPEST = 50
 THINKING = "reasoning_content"
 """The usual name of the field that holds thinking."""
 
+CONTENT = "content"
+"""The field for the blocks of a message, where they go back in place of its text."""
+
+PLACE = "…"
+"""Stands for the thinking in the tags between which it stood in the text."""
+
+_SEALED = ("thinking", "redacted_thinking")
+
 # --- storing
 
 
@@ -176,6 +185,11 @@ def provider_fields_of(
 def storable_blocks(blocks: Any, model: str) -> Any:
     """Return these blocks of sealed thinking, or none of them if one cannot be stored exactly."""
     return blocks if not blocks or _is_storable(blocks, model) else ()
+
+
+def storable_block(block: object, model: str) -> dict[str, Any] | None:
+    """Return this object of a provider, or None if it is none or cannot be stored exactly."""
+    return _storable(block, model) or None
 
 
 def _fields_of_call(call: ModelCall) -> Mapping[str, Any]:
@@ -247,9 +261,28 @@ def add_provider_fields(sent: WireMessage, message: Message, turn: int, first_tu
         sent["thinking_blocks"] = list(message.opaque)
     is_told = is_under_way and (message.opaque or provider is not None)
     if message.thinking and (is_told or (provider is not None and message.tool_calls and not message.opaque)):
-        sent[(provider.thinking if provider else "") or THINKING] = message.thinking
+        _add_thinking(sent, (provider.thinking if provider else "") or THINKING, message.thinking)
     if provider is not None and (is_under_way or message.tool_calls):
         _add_fields(sent, message, provider)
+    if provider is not None and CONTENT in provider.message:
+        _add_blocks(sent, message, provider.message[CONTENT], is_under_way=is_under_way)
+
+
+def _add_thinking(sent: WireMessage, name: str, thinking: str) -> None:
+    """Add the thinking under the name of its field, or within the text, between the tags between which it stood."""
+    before, place, behind = name.partition(PLACE)
+    if not place:
+        sent[name] = thinking
+    elif isinstance(sent.get(CONTENT), str | None):
+        sent[CONTENT] = f"{before}{thinking}{behind}{sent.get(CONTENT) or ''}"
+
+
+def _add_blocks(sent: WireMessage, message: Message, blocks: Any, *, is_under_way: bool) -> None:
+    """Put the blocks of the provider in the place of the text, if they say the same. Sealed thinking among them goes
+    back within its turn only."""
+    told = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    if told == message.text:
+        sent[CONTENT] = [one for one in blocks if is_under_way or one.get("type") not in _SEALED]
 
 
 def _add_fields(sent: WireMessage, message: Message, provider: ProviderFields) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
-from ...states.values.messages import NOTHING_SPENT, Usage
+from ...states.values.messages import NOTHING_SPENT, Citation, Usage
 from ...states.values.output import OutputWay
 from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
 from ..logs import performer_logger
@@ -109,7 +109,8 @@ class ModelAnswer:
 
     `opaque` are sealed thinking blocks, and `opaque_fields` the further fields of the message under their names, such
     as `reasoning_details`. Both are stored, and go back unchanged to the family of models that wrote them; so does
-    `thinking`, under the name that it had: `thinking_field`.
+    `thinking`, under the name that it had: `thinking_field`. `citations` are the sources that the model names, and
+    `logprobs` the probabilities of its tokens, as the provider wrote them.
 
     A `content` that a provider wrote as a list of parts, or as None, may be given as it is: it becomes the text in it,
     and thinking among the parts is added to `thinking`. Raises `LlmFailure` for content of any other shape.
@@ -124,6 +125,8 @@ class ModelAnswer:
     model: str = ""
     opaque_fields: Mapping[str, Any] = field(default_factory=dict)
     thinking_field: str = "reasoning_content"
+    citations: tuple[Citation, ...] = ()
+    logprobs: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         content: Any = self.content

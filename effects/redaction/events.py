@@ -204,6 +204,16 @@ def _opaque(blocks: tuple[dict[str, Any], ...], redaction: Redaction) -> tuple[d
     return blocks if redaction.redact_json(list(blocks)) == list(blocks) else ()
 
 
+def _logprobs(logprobs: dict[str, Any] | None, redaction: Redaction) -> dict[str, Any] | None:
+    """Return the probabilities of the tokens of a response, or None if the tokens make a text with a secret."""
+    if logprobs is None:
+        return None
+    kinds = (one for one in logprobs.values() if isinstance(one, list))
+    texts = ["".join(str(token.get("token", "")) for token in one if isinstance(token, dict)) for one in kinds]
+    is_clean = redaction.redact_json(texts) == texts and redaction.redact_json(logprobs) == logprobs
+    return logprobs if is_clean else None
+
+
 def _message_fields(fields: dict[str, Any], redaction: Redaction) -> dict[str, Any]:
     """Return the fields that a provider wrote for itself, or none of them if there is a secret."""
     return fields if redaction.redact_json(fields) == fields else {}
@@ -327,6 +337,7 @@ _NO_ADDRESS = "[REDACTED]"
 _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] = {
     (Opened, "messages"): _redacted_history,
     (LlmResponse, "opaque"): _opaque,
+    (LlmResponse, "logprobs"): _logprobs,
     (ProviderFields, "message"): _message_fields,
     (ProviderFields, "calls"): _call_fields,
     (ToolCall, "provider_id"): _provider_id,

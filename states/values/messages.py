@@ -345,15 +345,32 @@ class ProviderFields(Value):
     """What a provider wrote on a message besides what everybody reads. It is never looked into, and goes back
     unchanged to the `family` of models that wrote it.
 
-    `thinking` is the name of the field that held the thinking, where it was not `reasoning_content`. `message` are
-    further fields of the message under their names, and `calls` those of its calls by `ToolCall.call_id`; the `id` of a
-    call is among them if it is longer than `LONGEST_ID`. An empty family is that of the message's model by its name.
+    `thinking` is the name of the field that held the thinking, where it was not `reasoning_content`, or what was
+    written around it, `<think>…</think>`, where it stood in the text. `message` are further fields of the message under
+    their names, and `calls` those of its calls by `ToolCall.call_id`; the `id` of a call is among them if it is longer
+    than `LONGEST_ID`. An empty family is that of the message's model by its name.
     """
 
     family: Text = ""
     thinking: Text = ""
     message: Block = Field(default_factory=dict)
     calls: dict[Text, Block] = Field(default_factory=dict)
+
+
+class Citation(Value):
+    """A source that a model names for its answer: a page, a document, a passage of one.
+
+    `quote` is the passage of the source, and `start` and `end` the part of the message's text that rests on it, where
+    the provider tells them: the places of its first character and of the one behind its last. `given` is the citation
+    as the provider wrote it.
+    """
+
+    url: Text = ""
+    title: Text = ""
+    quote: Text = ""
+    start: Annotated[int, Field(ge=0)] | None = None
+    end: Annotated[int, Field(ge=0)] | None = None
+    given: Block = Field(default_factory=dict)
 
 
 LONGEST_ID = 64
@@ -410,6 +427,8 @@ class Message(Record):
     A person's message has the `message_id` under which it was sent. A message of another agent has that agent as its
     `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
     `opaque`, the provider's sealed thinking blocks; `provider` is what else only its family of models reads.
+    `citations` are the sources that it names, and `logprobs` the probabilities of its tokens, as the provider wrote
+    them.
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
     person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person
@@ -431,6 +450,8 @@ class Message(Record):
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     provider: ProviderFields | None = None
+    citations: tuple[Citation, ...] = ()
+    logprobs: Block | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     message_id: str = ""
     origin: str = ""

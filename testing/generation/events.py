@@ -343,6 +343,7 @@ def _model_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call
         "tool_calls": some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else (),
         "model": vocabulary.model(chance),
         "speaks": effect_id % 2 == 1,
+        **vocabulary.provided(chance, f"call-{effect_id}"),
     }
 
 

@@ -70,7 +70,16 @@ from ...states.values.acts import (
     Transfer,
     WorkComplete,
 )
-from ...states.values.messages import CrashContract, Heard, HistoryMessage, Made, ToolCall, ToolResult
+from ...states.values.messages import (
+    Citation,
+    CrashContract,
+    Heard,
+    HistoryMessage,
+    Made,
+    ProviderFields,
+    ToolCall,
+    ToolResult,
+)
 from ...states.values.questions import MAX_HEADER, Answers, QuestionOption, UserQuestion
 from ...states.values.round import Child, ChildQuestion, Round, RoundCall, Running, Share, fingerprint
 from ...states.values.turn import Delivered, EndedStatus, Failure, Owed, Spoken, TurnEnded, TurnRecord, Waiting
@@ -343,6 +352,39 @@ _RESPONSES = tuple(
     )
 )
 
+_CITATIONS = (
+    Citation(url="https://example.org/menu", title="Menu", quote="Sushi", start=0, end=4, given={"type": "url"}),
+    Citation(),
+    *(Citation(title=text, quote=text) for text in TRICKY_TEXTS[:3]),
+)
+
+_LOGPROBS: dict[str, JsonValue] = {"content": [{"token": "Here", "logprob": -0.25, "top_logprobs": []}]}
+
+_OF_PROVIDERS: tuple[dict[str, JsonValue], ...] = (
+    {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]},
+    {"reasoning_items": [{"id": "rs_1", "type": "reasoning", "encrypted_content": "x", "summary": []}]},
+    {"provider_specific_fields": {"thought_signatures": ["x"]}},
+    {"content": [{"type": "text", "text": "Here"}, {"type": "server_tool_use", "id": "srvtoolu_1", "input": {}}]},
+)
+
+
+def _provided(chance: Chance, calls: str) -> dict[str, Any]:
+    """Sometimes citations, probabilities, or what goes back to a family of models."""
+    if not chance.rarely(3):
+        return {}
+    provider = ProviderFields(
+        family=chance.pick(("", "", "openai/gpt", "family")),
+        thinking=chance.pick(("", "reasoning", "<think>…</think>\n")),
+        message=chance.pick(({}, *_OF_PROVIDERS)),
+        calls={f"{calls}-0": {"extra_content": {"google": {"thought_signature": "x"}}}} if chance.often() else {},
+    )
+    return {
+        "citations": tuple(chance.pick(_CITATIONS) for _ in range(chance.below(3))),
+        "logprobs": chance.pick((None, _LOGPROBS)),
+        "provider": chance.pick((None, provider, provider)),
+    }
+
+
 ACTS: tuple[ActKind, ...] = get_args(ActKind)
 
 _ODD_TOOLS = tuple(
@@ -451,6 +493,7 @@ EXTREME = Vocabulary(
     call_count=one_of(0, 0, 0, 1, 1, 2, 2, 3, 3, 5),
     tool=_tool,
     model=one_of("", "model-0"),
+    provided=_provided,
     usage=one_of(*USAGES),
     cost=one_of(*USAGES),
     model_failure=one_of(*FAILURE_KINDS),

@@ -66,6 +66,9 @@ class Vocabulary:
     tool: Choice[ToolCall]
     """The tool that is called; the id of the call is not used."""
     model: Choice[str]
+    provided: Callable[[Chance, str], Mapping[str, Any]]
+    """What only some providers tell in a response whose calls have ids that begin like this: citations, probabilities,
+    and what goes back to the family of the model."""
     usage: Choice[Usage]
     """What a request of the conversation itself costs."""
     cost: Choice[Usage]
@@ -265,6 +268,7 @@ PLAIN = Vocabulary(
     call_count=one_of(1, 1, 2, 3),
     tool=one_of(*TOOLS),
     model=always(""),
+    provided=lambda chance, calls: {},
     usage=lambda chance: _LARGE if chance.probably(0.2) else _SMALL,
     cost=always(Usage()),
     model_failure=one_of("timeout", "timeout", "authentication", "context_window"),

@@ -46,6 +46,14 @@ _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks",
 """The arguments of litellm that an application cannot set: the machine decides what is asked and what is retried."""
 
 
+RESPONSES = "/responses/"
+"""What litellm's names of models have in them that are asked over OpenAI's Responses API."""
+
+_INCLUDED = ("reasoning.encrypted_content",)
+_PROBABILITIES = ("message.output_text.logprobs",)
+"""What a response holds only if it is asked for: its reasoning, sealed, and the probabilities of its tokens."""
+
+
 class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`.
 
@@ -86,8 +94,10 @@ class LiteLlm:
         maker = maker_of(self.model)
         needed = () if maker is None or maker.need not in NEEDED else (NEEDED[maker.need],)
         self._dialect = LearnedDialect(name, dialect, needed)
-        self._costs = Costs(self.model, options)
-        self._sight = Sight(self.model, takes_images)
+        self._listed = self.model.replace(RESPONSES, "/")
+        """The name under which litellm lists the model, whatever protocol it is asked over."""
+        self._costs = Costs(self._listed, options)
+        self._sight = Sight(self._listed, takes_images)
         self._litellm: Any = None
         self._can_be_asked = False
         self._largest: int | None = None
@@ -96,7 +106,7 @@ class LiteLlm:
     @property
     def window(self) -> int | None:
         """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
-        return listed_model(self.model).window if self._window is None else self._window
+        return listed_model(self._listed).window if self._window is None else self._window
 
     @property
     def takes_images(self) -> bool | None:
@@ -108,7 +118,7 @@ class LiteLlm:
     def is_priced(self) -> bool:
         """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
         Does not import litellm."""
-        return listed_model(self.model).is_priced or any(price in self._options for price in PRICES)
+        return listed_model(self._listed).is_priced or any(price in self._options for price in PRICES)
 
     def warm(self) -> None:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
@@ -244,6 +254,8 @@ class LiteLlm:
             **_FIXED,
             **_parameters(request),
         }
+        if RESPONSES in self.model:
+            arguments["include"] = [*_INCLUDED, *(_PROBABILITIES if "logprobs" in arguments else ())]
         if request.tools:
             arguments["tools"] = request.tools
             if request.tool_choice != "auto" and self._takes_tool_choice():
@@ -251,7 +263,7 @@ class LiteLlm:
         return arguments
 
     def _takes_tool_choice(self) -> bool:
-        model, provider, *_ = self._litellm.get_llm_provider(model=self.model)
+        model, provider, *_ = self._litellm.get_llm_provider(model=self._listed)
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
@@ -270,8 +282,11 @@ class LiteLlm:
             finish_reason=assembler.usual_finish_reason,
             usage=usage,
             model=request.model,
-            opaque_fields=assembler.opaque_fields,
+            opaque_fields=assembler.opaque_fields
+            | ({"content": [*blocks]} if (blocks := assembler.content_blocks) else {}),
             thinking_field=assembler.thinking_field or "reasoning_content",
+            citations=assembler.citations(request.model),
+            logprobs=assembler.logprobs,
         )
 
     def _spent_on_part(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:

@@ -22,10 +22,12 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .stream_assembler import BrokenAnswer, MalformedChunk, StreamAssembler
+from .content_blocks import ContentBlocks
+from .responses import ResponseEvents, is_of_response
+from .stream_assembler import CITED, CONTENT, GROUNDING, BrokenAnswer, MalformedChunk, StreamAssembler
 
 Chunk = Mapping[str, Any]
 
@@ -215,6 +217,8 @@ class ChunkReader:
         self.is_done = False
         self._reason: str | None = None
         self._has_candidates = False
+        self._regular = RegularEvents()
+        self._grounding: dict[str, Any] = {}
 
     async def chunks(self) -> AsyncIterator[Chunk]:
         """The chunks as they come. Raises `MalformedChunk`, `Untranslatable`, and what the source raises."""
@@ -226,14 +230,28 @@ class ChunkReader:
                 if (found := list(events.add(line))) or events.is_done:
                     break
             found = found or list(events.end())
-            if not hasattr(self.source, "streaming_response") or not found or _is_openai(found[0]):
-                async for event in self._events(events, found, lines):
-                    yield event
+            if (read := self._reader_of(found)) is not None:
+                async for chunk in self._read(read, self._events(events, found, lines)):
+                    yield chunk
                 return
             self.source.streaming_response = self._for_translator(_behind(first, lines))
         async for chunk in self.source:
             if chunk is not None:  # a line that holds nothing
                 yield self._with_reason(translated(chunk))
+
+    def _reader_of(self, found: Sequence[Chunk]) -> Callable[[Chunk], Iterable[Chunk]] | None:
+        """What reads the events of a server whose first one is this; None for one that litellm's translator reads."""
+        if found and is_of_response(found[0]):
+            return ResponseEvents().chunks_of
+        is_openai = not hasattr(self.source, "streaming_response") or not found or _is_openai(found[0])
+        return (lambda event: (event,)) if is_openai else None
+
+    async def _read(
+        self, read: Callable[[Chunk], Iterable[Chunk]], events: AsyncIterator[Chunk]
+    ) -> AsyncIterator[Chunk]:
+        async for event in events:
+            for chunk in read(event):
+                yield chunk
 
     async def _events(self, events: Events, first: list[Chunk], lines: AsyncIterator[str]) -> AsyncIterator[Chunk]:
         """The events of a server that speaks OpenAI's protocol: the first ones, then those in the lines."""
@@ -249,7 +267,7 @@ class ChunkReader:
     async def _for_translator(self, lines: AsyncIterator[str]) -> AsyncIterator[str]:
         """The lines for litellm's translator: as they came where nothing is unusual, else one for each event. The
         finish reasons in them are remembered. Raises `BrokenAnswer` for an error in place of an event."""
-        events, regular = Events(), RegularEvents()
+        events, regular = Events(), self._regular
         async for line in lines:
             for written in self._rewritten(events, regular, line):
                 yield written
@@ -271,7 +289,10 @@ class ChunkReader:
 
     def _line_of(self, event: Chunk) -> str:
         self._reason = next(filter(None, (_found(event, path) for path in _REASONS)), self._reason)
-        self._has_candidates = self._has_candidates or "candidates" in event
+        if "candidates" in event:
+            self._has_candidates = True
+            grounding = _found(event, ("candidates", 0, "groundingMetadata"))
+            self._grounding.update(grounding if isinstance(grounding, Mapping) else {})
         return f"data: {json.dumps(event)}"
 
     def _with_reason(self, chunk: Chunk) -> Chunk:
@@ -281,13 +302,23 @@ class ChunkReader:
         if not choices or not (self._reason or self._has_candidates):
             return chunk
         reason, self._reason = self._reason, None
+        if reason and (kept := self._kept()):
+            first, *others = choices
+            choices = [{**first, "delta": {**(first.get("delta") or {}), **kept}}, *others]
         return {**chunk, "choices": [{**choice, "finish_reason": reason} for choice in choices]}
+
+    def _kept(self) -> dict[str, Any]:
+        """What litellm's translators do not pass on of the answer that ends now."""
+        blocks = self._regular.blocks
+        kept = {CONTENT: blocks.content, CITED: [*blocks.citations], GROUNDING: self._grounding}
+        return {name: value for name, value in kept.items() if value}
 
     async def aclose(self) -> None:
         """Close the connection."""
-        close = getattr(self.source, "aclose", None) or getattr(self.source, "close", None)
-        if close is not None and (closing := close()) is not None:
-            await closing
+        for source in (self.source, getattr(getattr(self.source, "streaming_response", None), "response", None)):
+            close = getattr(source, "aclose", None) or getattr(source, "close", None)
+            if close is not None and (closing := close()) is not None:
+                await closing
 
 
 class Events:
@@ -417,10 +448,11 @@ def _is_openai(event: Chunk) -> bool:
 
 def _lines_of(source: Any) -> AsyncIterator[str] | None:
     """The lines that a source of litellm would read, if they can be had."""
+    lines = getattr(source, "streaming_response", None)
     response: Any = getattr(source, "response", None) or getattr(source, "http_response", None)
+    response = response or getattr(lines, "response", None)
     if hasattr(response, "aiter_bytes"):
         return _lines_in(response.aiter_bytes())
-    lines = getattr(source, "streaming_response", None)
     return aiter(lines) if isinstance(lines, AsyncIterator) else None
 
 
@@ -493,7 +525,7 @@ def _plain(value: Any) -> Any:
 
 # --- the events of other protocols
 
-_CALLS = ("tool_use", "server_tool_use")
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 class RegularEvents:
@@ -506,15 +538,19 @@ class RegularEvents:
     """
 
     def __init__(self) -> None:
+        self.blocks = ContentBlocks()
         self._held: dict[object, list[Chunk]] = {}
 
     def made_of(self, event: Chunk) -> Iterable[Chunk]:
         """What this event becomes: itself in most cases. Raises `BrokenAnswer` for an error in place of an event."""
         if error := event.get("error"):
             raise BrokenAnswer("server_error", "the stream holds an error", error)
+        return () if self.blocks.note(event) else self._regular(event)
+
+    def _regular(self, event: Chunk) -> Iterable[Chunk]:
         match event.get("type"):
             case "message":
-                return list(_streamed(event))
+                return [one for one in _streamed(event) if not self.blocks.note(one)]
             case "content_block_start":
                 return [*self._ended(event.get("index")), *self._begun(event)]
             case "content_block_delta" if event.get("index") in self._held:

@@ -15,10 +15,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from ....states.values.messages import Citation
 from ....states.values.value import FailureKind, encodable
 from ..port import THOUGHTS, ModelCall, Token, UnreadableContent, read_content, read_thinking
+from .citations import MOST_CITATIONS, citation_of, citations_in, grounding_citations
 from .errors import kind_of_ending
 from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object, merged
+from .think_tags import OPENING, ThinkTags
 
 
 class BrokenAnswer(Exception):
@@ -51,10 +54,16 @@ _ENDINGS = {
 
 _KINDS: tuple[Literal["text", "thinking"], ...] = ("text", "thinking")
 
+CITED, CONTENT, GROUNDING = "cited", "content_blocks", "grounding"
+"""Fields of a delta for what a provider writes elsewhere: the passages that are cited, each with its part of the text;
+the blocks of the message, where they go back as they are; the metadata that grounds a text."""
+
+_OF_SOURCES = ("annotations", "citations", "search_results", CITED, GROUNDING)
+
 _KNOWN = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "thinking_blocks", "name", "audio", "images"}
-    | {"annotations", "citations", "search_results", "token_ids", "stop_reason", "logprobs", "obfuscation", "padding"}
-    | set(THOUGHTS)
+    | {"token_ids", "stop_reason", "logprobs", "obfuscation", "padding", CONTENT}
+    | {*_OF_SOURCES, *THOUGHTS}
 )
 """The fields of a delta that do not go back to their provider as they are."""
 
@@ -82,6 +91,7 @@ class StreamAssembler:
         self.error: Any = None
         self.usage: dict[str, Any] = {}
         self.opaque_fields: dict[str, Any] = {}
+        self.content_blocks: tuple[dict[str, Any], ...] = ()
         self.thinking_field = ""
         self._failed: FailureKind | None = None
         self._show = show
@@ -94,6 +104,11 @@ class StreamAssembler:
         self._deltas = 0
         self._choice: object = None
         self._thinking = _ThinkingBlocks()
+        self._tags = ThinkTags()
+        self._written: list[str] = []
+        """The text as it was written, with the thinking between its tags."""
+        self._sources: dict[str, Any] = {}
+        self._logprobs: dict[str, list[Any]] = {}
         self._last_piece = ""
         self._repeated = 0
 
@@ -102,6 +117,8 @@ class StreamAssembler:
         `MalformedChunk`."""
         self._add_usage(chunk.get("usage") or _usage_elsewhere(chunk))
         choices = chunk.get("choices")
+        if not chunk.keys().isdisjoint(_OF_SOURCES):
+            self._add_sources(chunk)
         if (error := _error_in(chunk)) is not None:
             self.error = error
             return False
@@ -119,11 +136,21 @@ class StreamAssembler:
         self._show(Token(""))
 
     def close(self) -> None:
-        """Show what was held back: half a character whose other half has not come."""
+        """Show what was held back: half a character whose other half has not come, or half a tag."""
+        self.end_text()
         for kind in _KINDS:
             if held := self._held[kind]:
                 self._held[kind] = ""
                 self._show(Token(encodable(held), kind))
+
+    def end_text(self) -> None:
+        """Take the text for complete: what may have been the beginning of a tag is none, and a tag that stands behind a
+        text and was never closed is text, too."""
+        if (rest := self._tags.rest()) is not None:
+            self._add_text(rest[1], "thinking" if rest[0] == "thinking" else "text")
+        if unclosed := self._tags.unclosed:
+            self._pieces["thinking"] = ["".join(self._pieces["thinking"]).removesuffix(unclosed)]
+            self._add_text(f"{OPENING}{unclosed}", "text")
 
     @property
     def is_finished(self) -> bool:
@@ -189,6 +216,8 @@ class StreamAssembler:
             return False  # another answer to the same request
         self._add_usage(choice.get("usage"))
         self.error = choice.get("error") or self.error
+        if logprobs := choice.get("logprobs"):
+            self._add_logprobs(logprobs)
         self._add_reasons(choice)
         return self._add_delta(self._delta_of(choice))
 
@@ -206,7 +235,7 @@ class StreamAssembler:
         """What a message tells beyond what has come: all of it, or what stands behind the same beginning, or calls.
         Messages that are pieces follow one another; one that ends an answer in pieces says nothing new otherwise."""
         is_first, self.is_whole = self.is_empty, self.is_empty
-        content, text = message.get("content"), "".join(self._pieces["text"])
+        content, text = message.get("content"), "".join(self._written)
         self._is_of_messages |= is_first
         if is_first:
             return message
@@ -248,6 +277,10 @@ class StreamAssembler:
         if call := delta.get("function_call"):
             self._add_calls({"function": call}, self._of_functions)
             came = True
+        if not delta.keys().isdisjoint(_OF_SOURCES):
+            self._add_sources(delta)
+        if blocks := delta.get(CONTENT):
+            self.content_blocks = tuple(blocks)
         if opaque := {name: value for name, value in delta.items() if name not in _KNOWN and value is not None}:
             self.opaque_fields = merged(self.opaque_fields, opaque)
         return came
@@ -262,12 +295,58 @@ class StreamAssembler:
 
     def _add_content(self, content: Any) -> bool:
         if isinstance(content, str):
-            return self._add_text(content, "text")
+            return self._add_written(content)
         try:
             text, thinking = read_content(content)
         except (UnreadableContent, RecursionError):
             raise MalformedChunk from None
-        return self._add_text(thinking, "thinking") | self._add_text(text, "text")
+        if references := [part for part in content if _is_reference(part)] if isinstance(content, list) else ():
+            self._sources["annotations"] = [*self._sources.get("annotations", ()), *references]
+        return self._add_text(thinking, "thinking") | self._add_written(text)
+
+    def _add_written(self, text: str) -> bool:
+        """Add text in which thinking may stand between tags."""
+        if not text:
+            return False
+        self.is_empty = False
+        self._written.append(text)
+        for kind, part in self._tags.parts_of(text):
+            if kind == "was thinking":
+                self._pieces["thinking"] += self._pieces["text"]
+                self._pieces["text"] = []
+            else:
+                self._add_text(part, "thinking" if kind == "thinking" else "text")
+        if self._tags.around:
+            self.thinking_field = self._tags.around
+        return True
+
+    def _add_sources(self, told: Mapping[str, Any]) -> None:
+        """Add the sources that are told. Annotations come one after the other, everything else is told anew."""
+        for name in _OF_SOURCES:
+            if (found := told.get(name)) and isinstance(found, list | Mapping):
+                before = self._sources.get(name, ()) if name == "annotations" else ()
+                self._sources[name] = found if isinstance(found, Mapping) else [*before, *found]
+
+    def _add_logprobs(self, logprobs: Any) -> None:
+        for name, tokens in logprobs.items() if isinstance(logprobs, Mapping) else ():
+            if isinstance(tokens, list):
+                self._logprobs.setdefault(str(name), []).extend(tokens)
+
+    def citations(self, model: str) -> tuple[Citation, ...]:
+        """The sources that the model of this name tells, in the order in which it told them."""
+        sources, found = self._sources, list[Citation]()
+        found += citations_in(_each(sources.get("annotations")), model)
+        found += (citation_of(one.get("given"), model, one["start"], one["end"]) for one in sources.get(CITED, ()))
+        if grounding := sources.get(GROUNDING):
+            found += grounding_citations(grounding, self.text, model)
+        if not found:
+            found += citations_in(_each(sources.get("search_results") or sources.get("citations")), model)
+        return tuple(found[:MOST_CITATIONS])
+
+    @property
+    def logprobs(self) -> dict[str, Any] | None:
+        """The probabilities of the tokens, as they were written; None if none were told."""
+        return dict(self._logprobs) or None
 
     def _add_text(self, text: str, kind: Literal["text", "thinking"]) -> bool:
         if not text:
@@ -298,6 +377,14 @@ class StreamAssembler:
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):
             self.usage = _told_of(self.usage, usage)
+
+
+def _each(value: Any) -> list[Any]:
+    return [value] if isinstance(value, Mapping) else list(value or ())
+
+
+def _is_reference(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "reference"
 
 
 def _listed(value: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from ...logs import performer_logger
 from ...printable import is_blank
 from ...tools.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
-from ..families import family_named, provider_fields_of, storable_blocks
+from ..families import family_named, provider_fields_of, storable_block, storable_blocks
 from ..outputs import (
     OutputForms,
     OutputReader,
@@ -145,6 +145,8 @@ class LlmRequestPerformer:
             speaks=offer.speaks,
             provider=provider_fields_of(answer, calls, self._caller.family_of(model), model),
             output=read.output,
+            citations=answer.citations,
+            logprobs=storable_block(answer.logprobs, model),
         )
 
 

@@ -493,6 +493,94 @@ class Ollama:
         return json.dumps(data).encode() + b"\n"
 
 
+class Responses:
+    """OpenAI's Responses API: items that begin, grow and are done, then the whole response once more."""
+
+    path = "/responses"
+    base = "/v1"
+    model = "openai/responses/gpt-5"
+    content_type = "text/event-stream"
+
+    def start(self) -> Iterator[bytes]:
+        """Begin the response."""
+        yield self._event("created", response=self._response("in_progress", []))
+
+    def write(self, piece: Any, before: Sequence[Piece]) -> Iterator[bytes]:
+        """Write an item; each piece of text is one."""
+        if isinstance(piece, Data):
+            yield event(piece.data, piece.data["type"])
+            return
+        place = len([other for other in before if isinstance(other, str | Thinking | Call)])
+        item = self._item(piece, place)
+        empty = {name: "" if name == "arguments" else value for name, value in item.items() if name != "content"}
+        yield self._event("output_item.added", output_index=place, item={**empty, "status": "in_progress"})
+        yield from self._deltas(piece, place)
+        yield self._event("output_item.done", output_index=place, item=item)
+
+    def _deltas(self, piece: Any, place: int) -> Iterator[bytes]:
+        more: Json = {"output_index": place, "item_id": f"item_{place}"}
+        match piece:
+            case str():
+                yield self._event("output_text.delta", delta=piece, content_index=0, **more)
+            case Thinking():
+                for text in piece.pieces:
+                    yield self._event("reasoning_summary_text.delta", delta=text, summary_index=0, **more)
+            case Call():
+                for part in cut(piece.arguments, piece.pieces):
+                    yield self._event("function_call_arguments.delta", delta=part, **more)
+
+    def _item(self, piece: Any, place: int) -> Json:
+        item: Json = {"id": f"item_{place}", "status": "completed"}
+        match piece:
+            case str():
+                part = {"type": "output_text", "text": piece, "annotations": []}
+                return {**item, "type": "message", "role": "assistant", "content": [part]}
+            case Thinking():
+                summary = [{"type": "summary_text", "text": "".join(piece.pieces)}]
+                return {**item, "type": "reasoning", "summary": summary, "encrypted_content": piece.signature}
+            case _:
+                call = {"call_id": piece.id, "name": piece.name, "arguments": piece.arguments}
+                return {**item, "type": "function_call", **call, **piece.more}
+
+    def finish(self, answer: Answer) -> Iterator[bytes]:
+        """Tell the response as a whole."""
+        whole = self.plain(answer)
+        yield self._event("incomplete" if whole["status"] == "incomplete" else "completed", response=whole)
+
+    def plain(self, answer: Answer) -> Json:
+        """The answer as a response."""
+        pieces = [piece for piece in answer.pieces if isinstance(piece, str | Thinking | Call)]
+        named = {"length": "max_output_tokens", "filter": "content_filter"}
+        reason = named.get(answer.finish or "")
+        output = [self._item(piece, place) for place, piece in enumerate(pieces)]
+        response = self._response("incomplete" if reason else "completed", output)
+        return {**response, "usage": self._usage(answer), "incomplete_details": {"reason": reason} if reason else None}
+
+    def _response(self, status: str, output: list[Json]) -> Json:
+        return {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1,
+            "model": "gpt-5",
+            "status": status,
+            "output": output,
+        }
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        return event({"type": f"response.{kind}", **fields}, f"response.{kind}")
+
+    def _usage(self, answer: Answer) -> Mapping[str, Any] | None:
+        if not isinstance(told := answer.usage, Tokens):
+            return told
+        return {
+            "input_tokens": told.input,
+            "output_tokens": told.output,
+            "total_tokens": told.input + told.output,
+            "input_tokens_details": {"cached_tokens": told.cached},
+            "output_tokens_details": {"reasoning_tokens": told.reasoning},
+        }
+
+
 OPENAI = OpenAi()
 REASONING = OpenAi("openai/test", lambda text: {"reasoning": text})
 """OpenRouter, vLLM and others: the thinking stands in `reasoning`."""
@@ -505,6 +593,7 @@ PARTS = OpenAi(
 ANTHROPIC = Anthropic()
 GEMINI = Gemini()
 OLLAMA = Ollama()
+RESPONSES = Responses()
 DIALECTS: dict[str, Dialect] = {
     "openai": OPENAI,
     "reasoning": REASONING,
@@ -512,6 +601,7 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic": ANTHROPIC,
     "gemini": GEMINI,
     "ollama": OLLAMA,
+    "responses": RESPONSES,
 }
 
 

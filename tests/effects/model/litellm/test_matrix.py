@@ -22,6 +22,7 @@ from ....support.servers.model_server import (
     OPENAI,
     PARTS,
     REASONING,
+    RESPONSES,
     Dialect,
     Failure,
     Json,
@@ -64,6 +65,13 @@ def _sealed(body: Json) -> Any:
     return body["messages"][1]["content"][0].get("thinking")
 
 
+def _encrypted(body: Json) -> Any:
+    """The sealed reasoning in OpenAI's Responses API, and nothing unless its call follows."""
+    kinds = [one.get("type") for one in body["input"]]
+    assert kinds.index("function_call") == kinds.index("reasoning") + 1
+    return next(one["encrypted_content"] for one in body["input"] if one.get("type") == "reasoning")
+
+
 def _signature(body: Json) -> Any:
     """The signature of the call in Gemini's protocol."""
     parts = body["contents"][1]["parts"]
@@ -80,6 +88,12 @@ PROVIDERS: dict[str, Provider] = {
         OPENAI,
         refused("Your input exceeds the context window of this model. Please adjust your input and try again."),
         refused("Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 7s.", 429),
+    ),
+    "OpenAI, Responses API": Provider(
+        RESPONSES,
+        refused("Your input exceeds the context window of this model. Please adjust your input and try again."),
+        refused("Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 7s.", 429),
+        thought=_encrypted,
     ),
     "Anthropic": Provider(
         ANTHROPIC,
@@ -227,7 +241,7 @@ class TestMatrix:
 
         find = PROVIDERS[name].thought
         assert find is not None
-        kept = "c2VhbGVk" if find is _signature else "I should look."
+        kept = "c2VhbGVk" if find in (_signature, _encrypted) else "I should look."
         assert (turn.reply, find(server.bodies[1])) == ("It rains.", kept)
 
     @every_provider
