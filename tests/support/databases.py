@@ -87,12 +87,21 @@ def everything_in(database: Database) -> str:
     return str(rows)
 
 
-def change(database: Database, sql: str, *values: int | str | bytes) -> None:
-    """Change one row of what is stored, as no part of turnwise would. A question mark stands for each value. Skips the
-    test where PostgreSQL cannot store such a thing."""
+def rows_of(database: Database, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows that a query finds."""
+    if isinstance(database, Path):
+        with closing(sqlite3.connect(database)) as file:
+            return file.execute(sql).fetchall()
+    with psycopg.connect(database) as server:
+        return server.execute(sql.encode()).fetchall()
+
+
+def change(database: Database, sql: str, *values: int | str | bytes, rows: int = 1) -> None:
+    """Change one row of what is stored, or so many, as no part of turnwise would. A question mark stands for a value.
+    Skips the test where PostgreSQL cannot store such a thing."""
     if isinstance(database, Path):
         with closing(sqlite3.connect(database, isolation_level=None)) as file:
-            assert file.execute(sql, values).rowcount == 1
+            assert file.execute(sql, values).rowcount == rows
         return
     with psycopg.connect(database, autocommit=True) as server:
         server.execute("SET session_replication_role = replica")  # nothing looks at foreign keys
@@ -100,4 +109,4 @@ def change(database: Database, sql: str, *values: int | str | bytes) -> None:
             changed = server.execute(sql.replace("?", "%s") if values else sql, values or None)  # type: ignore[call-overload]
         except psycopg.DataError as refused:
             pytest.skip(f"PostgreSQL refuses it: {refused}")
-        assert changed.rowcount == 1
+        assert changed.rowcount == rows
