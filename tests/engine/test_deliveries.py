@@ -23,7 +23,7 @@ from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.doubles import FunctionLlm
 
-from ..support.databases import BOTH_STORES, Database, change
+from ..support.databases import BOTH_STORES, Database, call_for, change
 from ..support.engine_scenarios import Gate, Watcher, talk, until
 
 pytestmark = BOTH_STORES
@@ -343,18 +343,19 @@ class TestTheNextProcess:
             await until(lambda: line.channel.texts == ["a"])
 
     async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
-        self, database_file: Path, caplog: pytest.LogCaptureFixture
+        self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
         """This is not an error: a later engine may have that channel again."""
         clock, line = ManualClock(), Line()
-        async with talking(database_file, "a", clock=clock, channels=[line.channel]):
-            pass
+        async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
+            conversation_id = conversation.id
 
-        async with Engine.open(database_file, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock):
-            pass
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock) as engine:
+            await call_for(engine, conversation_id)
+            what = "still has a delivery for the channel line, which this engine does not have"
+            await until(lambda: what in caplog.text)
 
-        assert "still has a delivery for the channel line, which this engine does not have" in caplog.text
-        assert await still_to_deliver(database_file) == [("line", 1)]
+        assert await still_to_deliver(database) == [("line", 1)]
 
     async def test_what_is_deleted_is_not_delivered(self, database: Database) -> None:
         """Deleting a conversation deletes its deliveries, also those that wait for another attempt."""

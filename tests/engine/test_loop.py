@@ -51,6 +51,7 @@ from turnwise.states import Abort, CancelSubAgent, Effect, Heard, SpawnSubAgent,
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 from turnwise.testing.doubles import NOON, ScriptedLlm, calls, failure
 
+from ..support.clocks import ServerClock, asleep, clock_of
 from ..support.databases import BOTH_STORES, Database
 from ..support.effect_contexts import effect_context
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
@@ -891,25 +892,27 @@ class TestPeople:
             assert again.state.questions == before.questions  # type: ignore[attr-defined]
             assert (await again.answer({QUESTION["question"]: "Rice"})).reply == "Booked."
 
-    async def test_a_deadline_is_armed_again_for_what_is_left(self, database_file: Path) -> None:
+    async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Database) -> None:
         """P27: a deadline that passed meanwhile has passed at once. Waiting does not count as an attempt."""
-        clock = ManualClock()
+        clock = clock_of(database)
         policy = Policy(questions=Questions(deadline=100), recovery=Recovery(resumes=0))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         tools = ["ask_user_question"]
-        async with Engine.open(database_file, model=asking, tools=tools, policy=policy, clock=clock) as engine:
+        async with Engine.open(database, model=asking, tools=tools, policy=policy, clock=clock) as engine:
             conversation = await engine.create()
             await conversation.send("Book a table.")
         for _ in range(3):
             await clock.advance(20)
-            async with taken_up(database_file, conversation.id, ScriptedLlm([]), *tools, clock=clock) as again:
-                await clock.until_asleep()
+            async with taken_up(database, conversation.id, ScriptedLlm([]), *tools, clock=clock) as again:
                 assert again.state.type == "awaiting_user_response"
-                assert clock.sleepers == (again.state.deadline.due,)  # type: ignore[attr-defined]
+                due = again.state.deadline.due  # type: ignore[attr-defined]
+                await asleep(clock, due)
+                assert isinstance(clock, ServerClock) or clock.sleepers == (due,)
 
         await clock.advance(50)
         model = ScriptedLlm([reply("I chose for you.")])
-        async with taken_up(database_file, conversation.id, model, *tools, clock=clock) as again:
+        async with taken_up(database, conversation.id, model, *tools, clock=clock) as again:
+            await clock.advance(0)
             await until(lambda: again.state.type == "idle")
             assert (await again.turns())[-1].reply == "I chose for you."
 

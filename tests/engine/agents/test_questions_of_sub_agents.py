@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Questions, Refused, SubAgentRules, presets
-from turnwise.persistence.opening import open_store
 from turnwise.testing import ManualClock, call
 
-from ...support.databases import BOTH_STORES, Database
+from ...support.clocks import clock_of
+from ...support.databases import BOTH_STORES, Database, stores
 from ...support.engine_scenarios import Gate
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn
 
@@ -199,18 +199,19 @@ class TestQuestionsForTheUser:
             assert turn.reply == "Done."
             assert len(await finished(conversation)) == 1
 
-    async def test_it_is_answered_in_another_engine(self) -> None:
+    async def test_it_is_answered_in_another_engine(self, database: Database) -> None:
         """The engine that waits for the sub-agent finds in the store that it has its answer, and that it has ended."""
-        clock, store = ManualClock(), await open_store("sqlite://")
+        clock = clock_of(database)
         llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
         async with (
-            Engine.open(store=store, model=llm, tools=TOOLS, clock=clock) as engine,
-            Engine.open(store=store, model=llm, tools=TOOLS) as other,
+            stores(database, 2) as (its_store, other_store),
+            Engine.open(store=its_store, model=llm, tools=TOOLS, clock=clock) as engine,
+            Engine.open(store=other_store, model=llm, tools=TOOLS) as other,
         ):
             conversation = await engine.create(policy=ASKING)
             await conversation.send(GO)
             answering = asyncio.ensure_future((await other.get(conversation.id)).answer({"May I?": "Yes"}))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await children_at_rest(conversation) != ["closed"]:
                     await asyncio.sleep(0.001)
                 while not await finished(conversation):
@@ -218,7 +219,6 @@ class TestQuestionsForTheUser:
                     await asyncio.sleep(0.001)
             assert (await answering).reply == "Done."
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
-        await store.close()
 
 
 def offered(request: Any) -> list[str]:
