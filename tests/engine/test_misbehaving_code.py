@@ -54,7 +54,8 @@ from turnwise.states.values.questions import MAX_HEADER, UserQuestion
 from turnwise.testing import RecordingChannel
 from turnwise.testing.doubles import NOON, FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, full_disk, results, until
+from ..support.databases import BOTH_STORES, Database, out_of_order
+from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, results, until
 
 # --- What foreign code and bad timing may do: models, tools and hosts that break in ways nobody declares.
 
@@ -524,11 +525,12 @@ class TestMoments:
             async with asyncio.timeout(60):
                 await engine.close()
 
-    async def test_a_deletion_that_fails_leaves_the_conversation_as_it_was(self, database: Path) -> None:
+    @BOTH_STORES
+    async def test_a_deletion_that_fails_leaves_the_conversation_as_it_was(self, database: Database) -> None:
         """P28: a failed deletion changes nothing, and succeeds once its cause is gone."""
         async with Engine.open(database, model=ScriptedLlm([reply("Still here.")])) as engine:
             conversation = await engine.create()
-            async with full_disk(engine):
+            async with out_of_order(engine, database):
                 with pytest.raises(StoreError):
                     await engine.delete(conversation.id)
             turn = await conversation.send("Hi")

@@ -40,7 +40,7 @@ from turnwise.states import Context, Opened, TurnEnded
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, failure, reply
 
 from ..support.cases import holds_for
-from ..support.engine_scenarios import full_disk
+from ..support.databases import BOTH_STORES, Database, out_of_order, stores
 from ..support.planted.stores import WrappedStore
 
 # --- The open conversations of an engine: each is created once, however often it is asked for at the same time, and is
@@ -210,10 +210,11 @@ async def test_an_engine_closes_although_a_store_does_not_answer(database: Path)
         assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], BaseException)
 
 
+@BOTH_STORES
 class TestTurnEnds:
     """`turn_ended` of a channel."""
 
-    async def test_each_turn_is_told_once(self, database: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_each_turn_is_told_once(self, database: Database, caplog: pytest.LogCaptureFixture) -> None:
         """J14: with its status and its deliveries, also a turn that failed. A channel that raises changes nothing, also
         if it asks for the result of work that it has cancelled, or would end the process."""
         pager = Pager()
@@ -228,7 +229,7 @@ class TestTurnEnds:
         assert pager.ended == [(conversation.id, 1, "completed", 1), (conversation.id, 2, "failed", 0)]
         assert caplog.text.count("A channel failed at the end of a turn.") == 2 * len(errors)
 
-    async def test_turns_of_an_earlier_process_are_not_told(self, database: Path) -> None:
+    async def test_turns_of_an_earlier_process_are_not_told(self, database: Database) -> None:
         """What it heard is all that it is told: a reopened database repeats nothing."""
         pager = Pager()
         async with Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[pager]) as engine:
@@ -269,7 +270,7 @@ CHOICES: dict[str, Mapping[str, Any]] = {
 """What an application may choose for a new conversation; no two are the same."""
 
 
-def engine_at(database: Path | str, *, models: tuple[str, ...] = ("one", "two"), **options: Any) -> Engine:
+def engine_at(database: Database, *, models: tuple[str, ...] = ("one", "two"), **options: Any) -> Engine:
     """An engine with models of these names."""
     first, *others = (FunctionLlm(lambda _: reply("Hello."), name=name) for name in models)
     return Engine.open(database, model=first, models=others, tools=["talk"], **options)
@@ -288,12 +289,13 @@ async def length(conversation: Conversation) -> int:
     return len(await conversation.events())
 
 
+@BOTH_STORES
 class TestAskedForAgain:
     """The first answer may be lost on its way, so a client asks again."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", CHOICES)
-    async def test_the_same_conversation_is_returned(self, name: str, database: Path) -> None:
+    async def test_the_same_conversation_is_returned(self, name: str, database: Database) -> None:
         """At once, after it has gone on and was renamed, and after a restart with another default model."""
         choice = CHOICES[name]
         async with engine_at(database, clock=ManualClock()) as engine:
@@ -311,10 +313,10 @@ class TestAskedForAgain:
             assert len(await engine.list()) == 1
 
     @pytest.mark.slow
-    async def test_with_other_choices_it_is_refused(self) -> None:
+    async def test_with_other_choices_it_is_refused(self, database: Database) -> None:
         """Each choice against each other one, and nothing is changed by that. Rules and a model that are left to the
         engine are no choice."""
-        async with engine_at("sqlite://") as engine:
+        async with engine_at(database) as engine:
             for number, (name, choice) in enumerate(CHOICES.items()):
                 await engine.create(conversation_id=f"c{number}", **choice)
                 for other, asked in CHOICES.items():
@@ -325,7 +327,7 @@ class TestAskedForAgain:
 
             assert {summary.seq for summary in await engine.list()} == {1}
 
-    async def test_asked_for_many_times_at_once(self, database: Path) -> None:
+    async def test_asked_for_many_times_at_once(self, database: Database) -> None:
         """One is created, and all callers hold it; one who wants something else is refused."""
         async with engine_at(database) as engine:
             asking = [outcome(engine, "mine", {"title": "Dinner"}) for _ in range(10)]
@@ -335,25 +337,29 @@ class TestAskedForAgain:
             assert sorted(outcomes) == ["event_id_reused", *["mine"] * 10]
             assert [summary.title for summary in await engine.list()] == ["Dinner"]
 
-    async def test_by_two_engines_over_one_store(self) -> None:
+    async def test_by_two_engines_over_one_store(self, database: Database) -> None:
         """The store decides who was first."""
         model = FunctionLlm(lambda _: reply("Hello."))
-        async with Engine.open("sqlite://", model=model) as one, Engine.open(store=one.store, model=model) as other:
+        async with (
+            stores(database, 2) as (its_store, other_store),
+            Engine.open(store=its_store, model=model) as one,
+            Engine.open(store=other_store, model=model) as other,
+        ):
             outcomes = await asyncio.gather(*(outcome(engine, "mine", {}) for engine in (one, other, one, other)))
 
             assert outcomes == ["mine"] * 4
 
-    async def test_a_full_disk_creates_nothing(self, database: Path) -> None:
+    async def test_a_full_disk_creates_nothing(self, database: Database) -> None:
         """The error is that of any `create`; asked for again, the conversation is there."""
         async with engine_at(database) as engine:
-            async with full_disk(engine):
+            async with out_of_order(engine, database):
                 with pytest.raises(StoreError):
                     await engine.create(conversation_id="mine")
 
             assert await engine.list() == ()
             assert await outcome(engine, "mine", {}) == "mine"
 
-    async def test_a_deleted_one_is_created_anew(self, database: Path) -> None:
+    async def test_a_deleted_one_is_created_anew(self, database: Database) -> None:
         """Nothing is left by which it could be known."""
         async with engine_at(database) as engine:
             first = await engine.create(conversation_id="mine", title="Dinner")
@@ -364,11 +370,15 @@ class TestAskedForAgain:
 
             assert (again.title, await length(again)) == (None, 1)
 
-    async def test_a_deletion_that_nobody_waits_for_may_fail(self, database: Path) -> None:
+    async def test_a_deletion_that_nobody_waits_for_may_fail(self, database: Database) -> None:
         """Its caller was cancelled, and another engine has deleted the conversation: there is nobody to tell."""
         reported = list[dict[str, Any]]()
         asyncio.get_running_loop().set_exception_handler(lambda _, fault: reported.append(fault))
-        async with engine_at(database) as one, Engine.open(store=one.store) as other:
+        async with (
+            stores(database, 2) as (its_store, other_store),
+            Engine.open(store=its_store) as one,
+            Engine.open(store=other_store) as other,
+        ):
             await one.create(conversation_id="mine")
             await other.get("mine")
             deletions = [asyncio.ensure_future(engine.delete("mine")) for engine in (one, other)]
@@ -382,7 +392,7 @@ class TestAskedForAgain:
         gc.collect()
         assert reported == []
 
-    async def test_one_that_is_created_while_the_old_one_is_deleted_goes_on(self, database: Path) -> None:
+    async def test_one_that_is_created_while_the_old_one_is_deleted_goes_on(self, database: Database) -> None:
         """The old one is gone for everybody long before its last steps are overwritten. What ends the deletion then
         concerns nothing of the new one, which has its id and is in the middle of a turn."""
         async with engine_at(database) as engine:
@@ -407,7 +417,7 @@ class TestAskedForAgain:
             assert (turn.status, turn.reply) == ("completed", "Hello.")
             assert await length(await engine.get("mine")) == 3
 
-    async def test_an_agent_of_a_conversation_that_is_closed_by_now(self, database: Path) -> None:
+    async def test_an_agent_of_a_conversation_that_is_closed_by_now(self, database: Database) -> None:
         """It belongs to the owner of that conversation, and is returned although none could be created now."""
         async with engine_at(database) as engine:
             served = await engine.create(owner="ann")
