@@ -16,13 +16,14 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from turnwise import Engine
+from turnwise.engine.composition import implements
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import SharedStore
 
@@ -53,8 +54,8 @@ async def call_for(engine: Engine, conversation_id: str) -> None:
     """Have the engine go on with what a process has left of this conversation, and nobody was told of: what it has lost
     on the way to its target. Over a file an engine does so when it opens; over PostgreSQL, when a worker looks for what
     is left over, after two leases."""
-    if isinstance(engine.store, SharedStore):
-        await engine.store.jobs.call(conversation_id)
+    if implements(engine.store, SharedStore):
+        await cast("SharedStore", engine.store).jobs.call(conversation_id)
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ from turnwise.testing import ManualClock, call
 from turnwise.testing.doubles import NOON
 
 from ...support.agents.teams import MAIL_TOOLS, received, tells_agent
-from ...support.databases import BOTH_STORES, Database
+from ...support.databases import BOTH_STORES, Database, stores
 from ...support.engine_scenarios import Gate, until
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
 from ...support.planted.stores import WrappedStore
@@ -569,11 +569,11 @@ class TestDeletion:
         assert len(llm.asked_by(GO)) == 1
         assert caplog.records == []
 
-    async def test_a_parent_that_cannot_be_deleted_goes_on(self) -> None:
+    async def test_a_parent_that_cannot_be_deleted_goes_on(self, database: Database) -> None:
         """The deletion fails, and the turn ends as it would have; the sub-agent that is gone is started anew."""
         gate = Gate()
         llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
-        store = KeepsParents(await open_store("sqlite://"))
+        store = KeepsParents(await open_store(database))
         async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
             conversation = await engine.create(policy=ASSISTANT)
             await conversation.send(GO, wait=False)
@@ -586,11 +586,11 @@ class TestDeletion:
             assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
         await store.close()
 
-    async def test_who_waits_for_a_parent_that_cannot_be_deleted_goes_on_waiting(self) -> None:
+    async def test_who_waits_for_a_parent_that_cannot_be_deleted_goes_on_waiting(self, database: Database) -> None:
         """A caller is not told that a conversation is gone which stays: it is told how its turn ends."""
         gate = Gate()
         llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
-        store = KeepsParents(await open_store("sqlite://"))
+        store = KeepsParents(await open_store(database))
         async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
             conversation = await engine.create(policy=ASSISTANT)
             sending = asyncio.ensure_future(conversation.send(GO))
@@ -601,11 +601,11 @@ class TestDeletion:
             assert (await sending).reply == "Done."
         await store.close()
 
-    async def test_a_parent_goes_on_also_if_the_store_raises_an_error_of_its_own(self) -> None:
+    async def test_a_parent_goes_on_also_if_the_store_raises_an_error_of_its_own(self, database: Database) -> None:
         """A store of the application may raise what no port declares."""
         gate = Gate()
         llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
-        store = KeepsParents(await open_store("sqlite://"))
+        store = KeepsParents(await open_store(database))
         store.error = OSError("The connection is lost.")
         async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
             conversation = await engine.create(policy=ASSISTANT)
@@ -618,11 +618,13 @@ class TestDeletion:
                 assert (await sending).reply == "Done."
         await store.close()
 
-    async def test_who_waits_for_a_parent_that_another_engine_has_deleted_meanwhile_is_told(self) -> None:
+    async def test_who_waits_for_a_parent_that_another_engine_has_deleted_meanwhile_is_told(
+        self, database: Database
+    ) -> None:
         """The deletion finds nothing to delete, and the callers do not wait for ever."""
         gate = Gate()
         llm = FamilyLlm({GO: [spawn("slow")], "slow": [answers_of(gate)]})
-        store = LosesParents(await open_store("sqlite://"))
+        store = LosesParents(await open_store(database))
         async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
             conversation = await engine.create(policy=ASSISTANT)
             sending = asyncio.ensure_future(conversation.send(GO))
@@ -635,12 +637,12 @@ class TestDeletion:
                     await sending
         await store.close()
 
-    async def test_a_sub_agent_that_is_started_anew_may_write_as_the_deleted_one_did(self) -> None:
+    async def test_a_sub_agent_that_is_started_anew_may_write_as_the_deleted_one_did(self, database: Database) -> None:
         """Its ids are those of the deleted one. The target takes both messages, and the outbox is empty then."""
         gate = Gate()
         work = [tells_agent("first"), answers_of(gate), tells_agent("second"), "result"]
         llm = FamilyLlm({GO: [spawn("slow"), "Done.", "Read.", "Read."], "slow": work})
-        store = KeepsParents(await open_store("sqlite://"))
+        store = KeepsParents(await open_store(database))
         async with Engine.open(store=store, model=llm, tools=[*TOOLS, *MAIL_TOOLS]) as engine:
             conversation = await engine.create(policy=ASSISTANT)
             sending = asyncio.ensure_future(conversation.send(GO))
@@ -657,11 +659,11 @@ class TestDeletion:
             assert await store.outbox([child.id]) == ()
         await store.close()
 
-    async def test_none_is_started_by_a_conversation_that_is_being_deleted(self) -> None:
+    async def test_none_is_started_by_a_conversation_that_is_being_deleted(self, database: Database) -> None:
         """A process that dies behind the deletion of the parent would leave the sub-agent in the database for ever."""
         answering, deleting = Gate(), Gate()
         llm = FamilyLlm({GO: [spawned_behind(answering)], "late": []})
-        store = DeletesSlowly(await open_store("sqlite://"), deleting)
+        store = DeletesSlowly(await open_store(database), deleting)
         async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
             conversation = await engine.create(policy=ASSISTANT)
             await conversation.send(GO, wait=False)
@@ -679,22 +681,22 @@ class TestDeletion:
             assert await store.list() == ()
         await store.close()
 
-    async def test_none_is_started_for_a_parent_that_another_engine_has_deleted(self) -> None:
+    async def test_none_is_started_for_a_parent_that_another_engine_has_deleted(self, database: Database) -> None:
         """The engine that starts it does not know yet that the parent is gone. Nobody would find the sub-agent."""
         llm = FamilyLlm({GO: [spawn("late")], "late": []})
-        store = await open_store("sqlite://")
-        async with Engine.open(store=store, model=llm, tools=TOOLS) as other:
-            slow = CreatesSlowly(store, other)
-            async with Engine.open(store=slow, model=llm, tools=TOOLS) as engine:
-                conversation = await engine.create(policy=ASSISTANT)
+        async with (
+            stores(database, 2) as (store, other_store),
+            Engine.open(store=other_store, model=llm, tools=TOOLS, worker=isinstance(database, Path)) as other,
+            Engine.open(store=CreatesSlowly(store, other), model=llm, tools=TOOLS) as engine,
+        ):
+            conversation = await engine.create(policy=ASSISTANT)
 
-                async with asyncio.timeout(20):
-                    with pytest.raises(UnknownConversation):
-                        await conversation.send(GO)
+            async with asyncio.timeout(20):
+                with pytest.raises(UnknownConversation):
+                    await conversation.send(GO)
 
-                assert await store.list() == ()
+            assert await store.list() == ()
         assert llm.asked_by("late") == []
-        await store.close()
 
 
 def spawned_behind(gate: Gate) -> Any:
