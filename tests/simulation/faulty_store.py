@@ -223,7 +223,7 @@ class FaultyLog:
         self.store = store
         self.disk = store.disk
         self.conversation_id = conversation_id
-        self._log = log
+        self.inner = log
         self.rows = store.disk.rows[conversation_id]
         self._seq = len(self.rows)
         self._is_writing = False
@@ -276,7 +276,7 @@ class FaultyLog:
     def store_step(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> Row:
         """Store a step with what it hands over, and the receipts so far."""
         try:
-            at_once(self._log.append(event, step, targets))
+            at_once(self.inner.append(event, step, targets))
         except ValueError as error:
             self.disk.trace.report_fault(f"{event.type} cannot be stored: {error}")
             raise
@@ -305,31 +305,31 @@ class FaultyLog:
         """The step that took the request with this id, or None."""
         await disk_time(self.disk.chance)
         self.store.check_alive()
-        return await self._log.request(event_id)
+        return await self.inner.request(event_id)
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """The steps that others have stored behind `seq`."""
         await disk_time(self.disk.chance)
         self.store.check_alive()
-        await self._log.catch_up()  # it may be ahead by a step whose attempt has failed
+        await self.inner.catch_up()  # it may be ahead by a step whose attempt has failed
         missed = await self.store.storage.store.entries(self.conversation_id, self._seq)
         self._seq += len(missed)
         return missed
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Take what has arrived out of the outbox, soon."""
-        self.store.note(partial(self._log.acknowledge, effect_id, target))
+        self.store.note(partial(self.inner.acknowledge, effect_id, target))
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that an attempt has failed, soon."""
-        self.store.note(partial(self._log.postpone, effect_id, target, attempts, next_attempt))
+        self.store.note(partial(self.inner.postpone, effect_id, target, attempts, next_attempt))
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
         """Store that an attempt begins at what an earlier process has left, behind the receipts so far."""
         await disk_time(self.disk.chance)
         self.store.check_alive()
         self.store.store_receipts()
-        await self._log.begin(effect_id, target, begun)
+        await self.inner.begin(effect_id, target, begun)
 
 
 def failed() -> StorageFailed:

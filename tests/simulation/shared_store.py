@@ -384,7 +384,7 @@ class SharedLog(FaultyLog):
         """Store that an attempt has failed, soon, unless another custody has begun by then."""
         self._taken()
         key, fence, store = self.disk.key_of(self.conversation_id), self.newest_fence, self.store.cluster
-        postpone = partial(self._log.postpone, effect_id, target, attempts, next_attempt)
+        postpone = partial(self.inner.postpone, effect_id, target, attempts, next_attempt)
         self.store.note(lambda: postpone() if fence in (None, store.fences.get(key)) else None)
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
