@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """The signals that tell a process to stop: that of a supervisor, and Ctrl-C."""
@@ -15,12 +16,13 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 
 class StopSignals:
     """The signals to stop that have come, as events to wait for: the `first` asks the process to finish what it does,
-    the `second` to leave it. The third ends the process, whatever the event loop is busy with."""
+    the `second` to leave it. The third ends the process, whatever the event loop is busy with; so does the second, if
+    the process `finishes` nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, finishes: bool = True) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
-        self._expected = [self.first, self.second]
+        self._expected = [self.first, self.second] if finishes else [self.first]
         self._loop = asyncio.get_running_loop()
 
     def note(self, number: int, _: object = None) -> None:
@@ -30,6 +32,14 @@ class StopSignals:
             return
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+
+    async def finish(self, finishing: Coroutine[Any, Any, None]) -> None:
+        """Return when this is finished, or at the second signal."""
+        tasks = [asyncio.ensure_future(finishing), asyncio.ensure_future(self.second.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

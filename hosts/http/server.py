@@ -2,7 +2,8 @@
 
 A signal first closes the engine: streams then end with the reason, requests that wait are refused, and turns under way
 stay in the log as after a crash, to go on at the next start. Connections that have not ended shortly after are cut off.
-uvicorn by itself would wait for the streams, which have no end.
+uvicorn by itself would wait for the streams, which have no end. Where other processes share the database, the engine
+may drain before: the turns that it performs come to rest, and whoever watches them here sees it.
 
 What happens before a request has arrived is uvicorn's own: it waits without end for the head of a request, and answers
 a broken one, or one too many, in plain text. A server that strangers can reach stands behind a proxy, which limits what
@@ -14,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -28,7 +28,7 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 
 from ...states.errors import ConfigurationError
-from ..ending import end_process_after
+from ..ending import StopSignals, end_process_after
 
 logger = logging.getLogger("turnwise.http")
 
@@ -55,7 +55,8 @@ _SPARE_SECONDS = 5.0
 class Server(uvicorn.Server):
     """Serves an application that has started, and stops on SIGTERM or SIGINT; a second signal ends the process at once.
 
-    `close_engine` is called first when it stops. `on_listening` is called once connections are taken.
+    `close_engine` is called first when it stops; before it `drain`, if that is given. Then the second signal ends what
+    that waits for, and the third one the process. `on_listening` is called once connections are taken.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Server(uvicorn.Server):
         app: Any,
         *,
         close_engine: Callable[[], Awaitable[None]],
+        drain: Callable[[], Coroutine[Any, Any, None]] | None = None,
         on_listening: Callable[[], None] = lambda: None,
         limits: ServerLimits | None = None,
     ) -> None:
@@ -82,7 +84,14 @@ class Server(uvicorn.Server):
             )
         )
         self._close_engine = close_engine
+        self._drain = drain
         self._on_listening = on_listening
+        self._signals: StopSignals
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes."""
+        self._signals = StopSignals(finishes=self._drain is not None)
+        await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Take connections. Streams end because the engine closes: sse-starlette would cut them off before."""
@@ -91,16 +100,16 @@ class Server(uvicorn.Server):
         self._on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; on the second signal end the process."""
-        if self.should_exit:
-            signal.signal(sig, signal.SIG_DFL)
-            signal.raise_signal(sig)
+        """Begin to stop; on a later signal do not wait any longer."""
         self.should_exit = True
+        self._signals.note(sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new connections, close the engine, let the streams end, and then cut off what is left."""
+        """Refuse new connections, drain and close the engine, let the streams end, and then cut off what is left."""
         for server in self.servers:
             server.close()
+        if self._drain is not None:
+            await self._signals.finish(self._drain())
         await self._close_in_time()
         for connection in [*self.server_state.connections]:
             connection.shutdown()
@@ -130,12 +139,13 @@ async def serve(
     sockets: list[socket.socket],
     *,
     close_engine: Callable[[], Awaitable[None]],
+    drain: Callable[[], Coroutine[Any, Any, None]] | None = None,
     on_listening: Callable[[], None] = lambda: None,
     limits: ServerLimits | None = None,
 ) -> None:
-    """Start the application, and serve it on these sockets until a signal comes. Raises what the application raises
-    when it starts."""
-    server = Server(app, close_engine=close_engine, on_listening=on_listening, limits=limits)
+    """Start the application, and serve it on these sockets until a signal comes; see `Server`. Raises what the
+    application raises when it starts."""
+    server = Server(app, close_engine=close_engine, drain=drain, on_listening=on_listening, limits=limits)
     async with app.router.lifespan_context(app):
         await server.serve(sockets)
 

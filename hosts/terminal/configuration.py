@@ -119,7 +119,8 @@ class Settings(EngineSettings):
     `turnwise worker` does."""
 
     drain: float = Field(default=20.0, ge=0, allow_inf_nan=False)
-    """Seconds in which `turnwise worker`, told to stop, lets the conversations at hand come to rest."""
+    """Seconds in which `turnwise worker`, told to stop, lets the conversations at hand come to rest; and `turnwise
+    serve`, where other processes share the database."""
 
     health: float = Field(default=60.0, ge=0, allow_inf_nan=False)
     """Every so many seconds `turnwise worker` writes a line that says how it fares, if that has changed; 0 stands for

@@ -283,16 +283,18 @@ def serve(
     preset: Preset = None,
     owner: ServedOwner = None,
     worker: Worker = None,
+    drain: Drain = None,
     demo: Demo = False,
     debug: Debug = None,
 ) -> None:
     """Serve the conversations over HTTP, with a page for browsers.
 
     Without a token only programs of this machine can use it. Ctrl-C stops it; turns under way go on at the next start.
+    Over a database that processes share it lets them come to rest first, as `turnwise worker` does.
     """
     chosen = {"tools": tools, "channels": channels, "preset": preset, "owner": owner, "worker": worker}
     address = {"host": host, "port": port, "token": token, "allow_hosts": allow_host, "origins": origin}
-    settings = _settings(db=db, **_models(model), **chosen, **address, debug=debug)
+    settings = _settings(db=db, **_models(model), **chosen, **address, drain=drain, debug=debug)
     own = any(value is not None for value in (db, *chosen.values()))
     _refuse(
         "The demo has a database, tools and rules of its own: give --demo without --db, --tools, --channels, --preset, "

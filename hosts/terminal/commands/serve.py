@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 
 from ....engine.engine import Engine
+from ....persistence.opening import address_of as database_address_of
 from ....states.errors import ConfigurationError
 from ...http.app import create_app
 from ...http.demo import demo_engine
@@ -15,7 +17,7 @@ from ...http.server import ServerLimits, address_of, bind, end_process_in_time, 
 from ...http.server import serve as serve_app
 from ..configuration import Settings
 from ..output.lines import show_warnings_of
-from .worker import engine_of
+from .worker import drain, engine_of, exit_code
 
 
 async def serve(settings: Settings, *, demo: bool) -> int:
@@ -31,13 +33,15 @@ async def serve(settings: Settings, *, demo: bool) -> int:
         check_hard_to_guess(settings.token)
     if not settings.debug:
         show_warnings_of("turnwise.http", "turnwise.postgres")
-    limits = ServerLimits()
+    limits, left = ServerLimits(), 0
     with ExitStack() as bound:
         sockets = [bound.enter_context(one) for one in bind(settings.host, settings.port)]
         address = address_of(settings.host, sockets[0].getsockname()[1])
         async with _engine(settings, demo) as engine:
 
             async def stop() -> None:
+                nonlocal left
+                left = engine.custody_counts.held
                 end_process_in_time(limits)
                 await engine.close()
 
@@ -53,10 +57,16 @@ async def serve(settings: Settings, *, demo: bool) -> int:
                 app,
                 sockets,
                 close_engine=stop,
+                drain=partial(drain, engine, settings.drain) if _performs_for_others(settings, demo) else None,
                 on_listening=lambda: print(f"turnwise serves {address}", flush=True),
                 limits=limits,
             )
-    return 0
+    return exit_code(left)
+
+
+def _performs_for_others(settings: Settings, demo: bool) -> bool:
+    """Whether other processes go on with what is under way here: the turns at hand may come to rest before."""
+    return settings.worker and not demo and database_address_of(settings.db).is_shared
 
 
 def _hosts(settings: Settings) -> Sequence[str] | None:

@@ -66,12 +66,10 @@ async def worker(settings: Settings, *, as_json: bool) -> int:
             print(f"turnwise works for {address.name} as {name}, {slots} at once", flush=True)
             async with _health_lines(engine, settings, as_json=as_json):
                 await _until_told(engine, signals)
-                await _drain(engine, settings.drain, signals)
+                await signals.finish(drain(engine, settings.drain))
             left = engine.custody_counts.held
             end_process_after(_CLOSING, LEFT if left else 0)
-        if left:
-            print_notice(f"{counted(left, 'conversation')} had not come to rest: other workers go on.")
-    return LEFT if left else 0
+    return exit_code(left)
 
 
 async def engine_of(settings: Settings, *, worker: bool) -> Engine:
@@ -105,17 +103,19 @@ async def _until_told(engine: Engine, signals: StopSignals) -> None:
             continue
 
 
-async def _drain(engine: Engine, seconds: float, signals: StopSignals) -> None:
-    """Wait until what is at hand has come to rest, for so many seconds, or until the second signal."""
+async def drain(engine: Engine, seconds: float) -> None:
+    """Wait until what is at hand has come to rest, for so many seconds."""
     if held := engine.custody_counts.held:
         at_hand = counted(held, "conversation")
         print_notice(f"Waiting up to {seconds:g} s for {at_hand} to come to rest; a second signal ends that.")
-    draining = asyncio.ensure_future(engine.drain(seconds))
-    told = asyncio.ensure_future(signals.second.wait())
-    await asyncio.wait((draining, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    draining.cancel()
-    await asyncio.gather(draining, told, return_exceptions=True)
+    await engine.drain(seconds)
+
+
+def exit_code(left: int) -> int:
+    """Return the exit code where so many conversations had not come to rest, and say so."""
+    if left:
+        print_notice(f"{counted(left, 'conversation')} had not come to rest: other workers go on.")
+    return LEFT if left else 0
 
 
 @asynccontextmanager

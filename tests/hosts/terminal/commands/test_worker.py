@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from turnwise import Conversation, Engine
@@ -18,6 +19,7 @@ from turnwise.engine.custody import CustodyCounts
 from turnwise.hosts.terminal.commands.worker import Health
 from turnwise.persistence.ports import JobsHealth
 
+from ....support.http.live_server import PATIENCE
 from ....support.postgres.fixtures import Databases
 from ....support.terminal import InProcessRun, assert_one_sentence, run, run_beside
 from ....support.walks import NOON
@@ -59,6 +61,15 @@ def says(line: str, wanted: Mapping[str, Any]) -> bool:
     """Whether a line of JSON says this, whatever else it says."""
     said = json.loads(line)
     return {**said, **wanted, "jobs": {**said["jobs"], **wanted["jobs"]}} == said
+
+
+async def lines_up_to(text: str, lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The lines of a stream up to the one with this text. Raises AssertionError if there is none."""
+    async for line in lines:
+        yield line
+        if text in line:
+            return
+    raise AssertionError(f"The stream has ended without “{text}”.")
 
 
 async def begin(engine: Engine, folder: Path, message: str = MESSAGE) -> Conversation:
@@ -250,6 +261,39 @@ async def test_a_server_with_a_worker_inside(folder: Path, postgres_url: str) ->
     assert turn is not None
     assert turn.status == "completed"
     assert [run[0] for run in runs(folder)] == [str(both.process.pid)]
+
+
+@processes
+@pytest.mark.parametrize("way", ["rest", "second signal"])
+async def test_a_server_with_a_worker_inside_drains(way: str, folder: Path, postgres_url: str) -> None:
+    """Its streams go on until the turns that it performs rest, or a second signal comes: then another process goes on
+    with them, long before a lease is over."""
+    async with requesting(postgres_url) as engine:
+        process = WorkerProcess(folder, "serve", "--port", "0", "--db", postgres_url, "--tools", TOOL)
+        address = (await asyncio.to_thread(process.expect, "turnwise serves")).split()[-1]
+        conversation = await begin(engine, folder)
+        async with (
+            httpx.AsyncClient(base_url=address, timeout=PATIENCE) as client,
+            client.stream("GET", f"/conversations/{conversation.id}/events") as stream,
+        ):
+            lines = stream.aiter_lines()
+            assert [line async for line in lines_up_to("tool_executing", lines)]
+            process.tell(signal.SIGTERM)
+            await asyncio.to_thread(process.expect, "Waiting up to 20 s for 1 conversation to come to rest")
+            if way == "rest":
+                (folder / "let_go").touch()
+                assert [line async for line in lines_up_to("turn_ended", lines)]
+            else:
+                process.tell(signal.SIGTERM)
+            code = await asyncio.to_thread(process.end)
+        (folder / "let_go").touch()
+        with worker(folder, postgres_url, "--lease", "3600"):
+            await until(lambda: conversation.state.type == "idle")
+            (turn,) = await conversation.turns()
+
+    assert code == (0 if way == "rest" else 1)
+    assert turn.status == "completed"
+    assert len(runs(folder)) == (1 if way == "rest" else 2)
 
 
 @processes
