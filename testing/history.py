@@ -27,6 +27,7 @@ from .ledgers import (
     BranchLedger,
     EffectLedger,
     MessageLedger,
+    OutputLedger,
     RefusalLedger,
     SpeechLedger,
     SpendingLedger,
@@ -50,6 +51,7 @@ class History:
         self.messages = MessageLedger()
         self.branches = BranchLedger()
         self.refusals = RefusalLedger()
+        self.outputs = OutputLedger()
         self.speech = SpeechLedger()
         self.sub_agents = SubAgentLedger()
         self.allowed: set[str] = set()
@@ -112,6 +114,7 @@ class History:
         self.effects.add(event, step)
         self.messages.add(event, step)
         self.refusals.add(event, step)
+        self.outputs.add(event, step, self.effects)
         self.spending.add(event, step, self.effects, self.context)
         self.speech.add(event, step, self.effects, self.messages, self.context)
         self.sub_agents.add(event, step, self.effects)

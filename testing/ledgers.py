@@ -690,6 +690,38 @@ class Asked:
     settled: bool
 
 
+class OutputLedger:
+    """The attempts of models to give typed answers that were not valid, by turn, since a message last said which form
+    the answer must have."""
+
+    def __init__(self) -> None:
+        self.failures: Counter[int] = Counter()
+        self.wanted_now = False
+        """Whether the newest event is the response to a request for a typed answer."""
+        self.fails_now = False
+        self.turn = 0
+        """The turn of that response."""
+        self._wanted: tuple[int, int | None] = (0, None)
+
+    def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
+        """Add a step."""
+        asked, self.wanted_now, self.fails_now = effects.answered, False, False
+        if isinstance(asked, RequestLlm) and isinstance(event, LlmResponse) and asked.output is not None:
+            turn = self.turn = step.state.book.turn if step.ended is None else step.ended.turn
+            if (turn, asked.output.seq) != self._wanted:
+                self._wanted = turn, asked.output.seq
+                self.failures[turn] = 0
+            self.wanted_now = True
+            self.fails_now = _tries_in_vain(event)
+            self.failures[turn] += self.fails_now
+
+
+def _tries_in_vain(event: LlmResponse) -> bool:
+    if event.output is None:
+        return not event.tool_calls
+    return bool(event.output.errors) and (not event.tool_calls or bool(event.output.calls))
+
+
 class RefusalLedger:
     """The turns in which what people said was refused, each with the step of the newest answer before: what was said
     since then is what was refused."""

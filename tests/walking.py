@@ -34,7 +34,15 @@ from turnwise.states.table import TABLE
 from turnwise.states.values.value import FailureKind
 from turnwise.testing.generation.chance import NOON, Chance, Seeded
 from turnwise.testing.generation.events import candidates, request
-from turnwise.testing.generation.vocabulary import PLAIN, TOOLS, Vocabulary, one_of, plain_policy
+from turnwise.testing.generation.vocabulary import (
+    FORM,
+    PLAIN,
+    TOOLS,
+    Vocabulary,
+    an_attempt,
+    one_of,
+    plain_policy,
+)
 
 __all__ = [
     "Coverage",
@@ -252,6 +260,9 @@ _THEMES = (
     Theme({"sub_agents": _ASK_USER, "questions": Questions(cancel="resume")}, ("spawn", "ask")),
 )
 
+_TYPED_FROM = 8_000_000
+"""From this seed on, walks ask for typed answers. Those that were kept before stay as they are."""
+
 _FAILURES: tuple[FailureKind, ...] = ("timeout", "timeout", "content_filter", "context_window")
 
 
@@ -259,10 +270,14 @@ def generator_of(seed: int) -> tuple[Chance, Vocabulary]:
     """What the events of the walk of this seed are generated from. The same seed gives the same events for the same
     states."""
     chance, theme = Seeded(seed), _THEMES[seed % len(_THEMES)]
+    if seed >= _TYPED_FROM and seed % 2:
+        theme = Theme({**theme.rules, "output_retries": seed % 3}, theme.tools)
     few = chance.sample(TOOLS, chance.pick((1, 2, 3, 6)))  # so that the same tools meet again
     tools = [tool for tool in TOOLS if tool.name in theme.tools] or few
     policy = partial(plain_policy, **theme.rules)
     words = replace(PLAIN, tool=one_of(*tools), policy=policy)
+    if seed >= _TYPED_FROM:
+        words = replace(words, attempt=an_attempt, output=one_of(FORM, FORM, None))
     return chance, replace(words, model_failure=one_of(*_FAILURES))
 
 

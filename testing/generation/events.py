@@ -71,7 +71,7 @@ from ...states.values.round import Round, RoundCall
 from ...states.values.turn import Waiting
 from ...states.values.value import later
 from .chance import INSTANTS, NOON, Chance, changed, from_type
-from .states import result_of, some_calls
+from .states import numbered, result_of, some_calls
 from .vocabulary import Vocabulary
 
 
@@ -334,13 +334,16 @@ def _model_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call
     said = vocabulary.response(chance)
     usage = vocabulary.usage(chance)
     makes_calls = said.calls == 1.0 or (said.calls > 0.0 and chance.probably(said.calls))
+    calls = some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else ()
+    attempt = vocabulary.attempt(chance, calls)
     return {
         "content": said.content,
         "thinking": said.thinking,
         "opaque": said.opaque,
         "finish_reason": said.finish_reason,
         "usage": usage,
-        "tool_calls": some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else (),
+        "tool_calls": calls if attempt is None else numbered(attempt.calls, f"call-{effect_id}"),
+        "output": None if attempt is None else attempt.output,
         "model": vocabulary.model(chance),
         "speaks": effect_id % 2 == 1,
         **vocabulary.provided(chance, f"call-{effect_id}"),
@@ -486,6 +489,7 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "title": vocabulary.title(chance),
         "metadata": vocabulary.metadata(chance) or {},
         "messages": vocabulary.history(chance),
+        "output": vocabulary.output(chance),
         **schedule,
     }
 
@@ -501,6 +505,7 @@ def _user_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -
         "text": vocabulary.words(chance, "Hello"),
         "when_busy": vocabulary.when_busy(chance),
         "settings": vocabulary.settings(chance),
+        "output": vocabulary.output(chance),
     }
 
 

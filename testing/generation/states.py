@@ -85,7 +85,18 @@ from ...states.values.round import Child, ChildQuestion, Round, RoundCall, Runni
 from ...states.values.turn import Delivered, EndedStatus, Failure, Owed, Spoken, TurnEnded, TurnRecord, Waiting
 from ...states.values.value import Value
 from .chance import FAILURE_KINDS, INSTANTS, SECONDS, TRICKY_TEXTS, USAGES, Chance, from_type
-from .vocabulary import PLAIN_CHANGES, TOOLS, Change, Response, Vocabulary, a_policy, one_of
+from .vocabulary import (
+    FORM,
+    PLAIN_CHANGES,
+    TOOLS,
+    Attempt,
+    Change,
+    Response,
+    Vocabulary,
+    a_policy,
+    an_attempt,
+    one_of,
+)
 
 Fields = dict[str, Any]
 
@@ -337,6 +348,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("verify", 2, 1),
     _picked("texts", *_TEXTS),
     _picked("settings", *SETTINGS),
+    _picked("output_retries", 0, 1, 2),
 )
 """Ordinary changes, and extreme ones."""
 
@@ -484,6 +496,14 @@ _SCHEDULES = (
     Schedule(cron="not an expression", zone="Nowhere/At all", task="one\ntwo"),
 )
 
+
+def _attempt(chance: Chance, calls: Sequence[ToolCall]) -> Attempt | None:
+    """Any typed answer, also one that says nothing to people."""
+    if chance.often():
+        return None
+    return an_attempt(chance, calls, valid=chance.pick(('{"a": 1}', "null", '""', "TOOL")), reply=chance.text())
+
+
 EXTREME = Vocabulary(
     odd=lambda chance: chance.rarely(8),
     text=lambda chance, plain: chance.text(),
@@ -496,6 +516,7 @@ EXTREME = Vocabulary(
     provided=_provided,
     usage=one_of(*USAGES),
     cost=one_of(*USAGES),
+    attempt=_attempt,
     model_failure=one_of(*FAILURE_KINDS),
     retry_after=lambda chance: chance.pick(SECONDS) if chance.rarely(4) else None,
     failure=one_of(*FAILURE_KINDS),
@@ -512,6 +533,7 @@ EXTREME = Vocabulary(
     role=one_of(*ROLES),
     policy=any_policy,
     when_busy=one_of(None, None, *get_args(WhenBusy)),
+    output=lambda chance: chance.pick((None, None, FORM)),
     settings=lambda chance: chance.pick(SETTINGS) if chance.rarely(4) else None,
     answer=any_answer_to,
     any_answers=any_answers,
@@ -606,6 +628,10 @@ def _said(chance: Chance) -> Fields:
         "speaks": flags[6],
         "final": chance.pick((None, Heard(seq=4))),
         "claim": chance.pick((None, None, Heard(seq=3, index=1))),
+        "output_from": chance.pick((None, None, 1)),
+        "output": chance.pick((None, None, Heard(seq=4, index=1))),
+        "output_failures": chance.below(3),
+        "output_errors": chance.pick((None, None, Heard(seq=4, index=1))),
     }
 
 

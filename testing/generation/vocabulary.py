@@ -33,6 +33,7 @@ from ...states.policy import (
 from ...states.roles import Role
 from ...states.values.acts import ActKind, AgentMail, Schedule, SubAgentTask
 from ...states.values.messages import HistoryMessage, ToolCall, Usage
+from ...states.values.output import ModelOutput, OutputSchema
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
 from ...states.values.turn import EndedStatus
 from ...states.values.value import FailureKind
@@ -73,6 +74,8 @@ class Vocabulary:
     """What a request of the conversation itself costs."""
     cost: Choice[Usage]
     """What anything else costs."""
+    attempt: Callable[[Chance, Sequence[ToolCall]], Attempt | None]
+    """What a response is as a typed answer, given its calls; None if it is no attempt to give one."""
     model_failure: Choice[FailureKind]
     retry_after: Choice[float | None]
 
@@ -99,6 +102,8 @@ class Vocabulary:
     role: Choice[Role]
     policy: Choice[Policy]
     when_busy: Choice[WhenBusy | None]
+    output: Choice[OutputSchema | None]
+    """The form of its answer that a message wants."""
     settings: Choice[ModelSettings | None]
     """The parameters of model requests with which a message is sent."""
     answer: Callable[[Chance, UserQuestion], str | tuple[str, ...]]
@@ -117,6 +122,14 @@ class Vocabulary:
     """When a conversation wakes up."""
     wait: Choice[float]
     """How many seconds it is until a conversation wakes up."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a response is as a typed answer, and its calls, those among them by which it is given."""
+
+    output: ModelOutput
+    calls: tuple[ToolCall, ...] = ()
 
 
 class Names(Protocol):
@@ -244,6 +257,27 @@ TOOLS: tuple[ToolCall, ...] = (
 
 QUESTION = UserQuestion(question="Which?", options=(QuestionOption(label="This"), QuestionOption(label="That")))
 
+FORM = OutputSchema(name="report", json_schema={"type": "object", "required": ["a"]})
+"""The form that answers have where they have one."""
+
+
+def an_attempt(
+    chance: Chance, calls: Sequence[ToolCall], *, valid: str = '{"a": 1}', reply: str = ""
+) -> Attempt | None:
+    """A typed answer, valid or not: by one of the calls, in front of the others, or, where there are none, by the text.
+    Seldom the response is none although it could be."""
+    kind, by_call = chance.below(7), chance.often()
+    if kind == 0 or (calls and not by_call):
+        return None
+    errors = "" if kind < 4 else "a: Field required"
+    told: dict[str, Any] = {"value": "" if errors else valid, "reply": "" if errors else reply, "errors": errors}
+    if not by_call:
+        return Attempt(ModelOutput(way="native", **told))
+    call_id = calls[0].call_id if calls else "call-output"
+    first = ToolCall(call_id=call_id, name="final_result", fault=errors or None, crash="pure")
+    return Attempt(ModelOutput(way="tool", calls=(0,), **told), (first, *calls[1:]))
+
+
 _CALLS = Response(calls=1.0)
 
 _SMALL, _LARGE = Usage(input_tokens=8, output_tokens=2), Usage(input_tokens=WINDOW)
@@ -271,6 +305,7 @@ PLAIN = Vocabulary(
     provided=lambda chance, calls: {},
     usage=lambda chance: _LARGE if chance.probably(0.2) else _SMALL,
     cost=always(Usage()),
+    attempt=lambda chance, calls: None,
     model_failure=one_of("timeout", "timeout", "authentication", "context_window"),
     retry_after=always(None),
     failure=one_of("timeout", "timeout", "internal", "context_window"),
@@ -287,6 +322,7 @@ PLAIN = Vocabulary(
     role=one_of("foreground", "foreground", "background", "sub_agent"),
     policy=plain_policy,
     when_busy=one_of(None, "queue", "steer"),
+    output=always(None),
     settings=always(None),
     answer=lambda chance, question: question.options[0].label if question.options else "Soon",
     any_answers=always({}),

@@ -46,6 +46,7 @@ from .turns import (
     delivers_no_blank_text,
     delivers_what_was_chosen,
     ends_each_turn_once,
+    gives_wanted_outputs,
     keeps_what_it_owes,
     keeps_within_limits,
     loses_no_message,
@@ -69,6 +70,7 @@ __all__ = [
     "delivers_no_blank_text",
     "delivers_what_was_chosen",
     "ends_each_turn_once",
+    "gives_wanted_outputs",
     "hands_on_answers_exactly",
     "histories",
     "is_deterministic",
@@ -280,5 +282,6 @@ LAWS: tuple[Law, ...] = (
     shows_one_branch,
     knows_its_branches,
     counts_through_all_branches,
+    gives_wanted_outputs,
 )
 """All laws: those that have a number in its order, then the others."""

@@ -29,6 +29,7 @@ from ...states.events import (
     DoubtResolved,
     Event,
     LlmFailed,
+    LlmResponse,
     Request,
     Resumed,
     RetryRequested,
@@ -40,6 +41,7 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.guards import ORDER_OF_SUSPICION
+from ...states.outputs import wants_output
 from ...states.policy import Limits
 from ...states.replies import may_show_text, owes_answer, text_of_delivery
 from ...states.states import (
@@ -424,6 +426,31 @@ def _require_heard(history: History) -> None:
     said = Counter(message.message_id for message in history.transcript if message.role == "user")
     for seq in messages.entering_now:
         require(said[messages.taken[seq].event_id] == 1, f"the message of step {seq} cannot be read", history)
+
+
+def gives_wanted_outputs(history: History) -> None:
+    """A turn that wants a typed answer completes with a valid one, and with no other end. An attempt that is not valid
+    is sent back as often as the policy says and no more; then the turn fails with the kind `output`, and for no other
+    reason does it fail so. A valid answer that stands alone is never sent back."""
+    newest, outputs = history.newest, history.outputs
+    if newest.step is None:
+        return
+    ending, most = _ending(history), newest.context.policy.output_retries
+    turn = getattr(newest.before, "turn", None)
+    if ending is not None and isinstance(turn, TurnRecord):
+        wanted = wants_output(turn, newest.context)
+        given = ending.output is not None
+        require(given == (wanted and ending.status == "completed"), "a turn completed without its answer", history)
+        failed = ending.failure is not None and ending.failure.kind == "output"
+        gives_up = outputs.fails_now and outputs.failures[ending.turn] > most
+        require(failed == gives_up, "a turn fails for its answer, or goes on, at another time than it should", history)
+    if ending is not None and ending.output is not None:
+        said = history.log[ending.output.seq - 1].event
+        is_valid = isinstance(said, LlmResponse) and said.output is not None and said.output.is_valid
+        require(is_valid, "the answer of a turn is not one that was valid", history)
+        require(history.said.words(ending.output) != "", "the answer of a turn cannot be read", history)
+    if outputs.wanted_now:
+        require(outputs.failures[outputs.turn] <= most + 1, "an answer was sent back too often", history)
 
 
 def withholds_what_was_refused(history: History) -> None:

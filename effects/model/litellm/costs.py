@@ -104,12 +104,13 @@ PRICES = ("input_cost_per_token", "output_cost_per_token", "tiered_pricing")
 @dataclass(frozen=True)
 class ListedModel:
     """What the list says of a model: its provider, the tokens that a request may hold, if known, whether the list has
-    its price, and whether it takes images, if the list says so."""
+    its price, whether it takes images, if the list says so, and whether it can hold an answer to a schema."""
 
     provider: str = ""
     window: int | None = None
     is_priced: bool = False
     takes_images: bool | None = None
+    takes_schema: bool = False
 
 
 UNLISTED = ListedModel()
@@ -166,7 +167,8 @@ def _litellm_list() -> ModelList:
 def _listed(entry: Mapping[str, Any]) -> ListedModel:
     is_priced = any(entry.get(member) is not None for member in PRICES)
     provider = str(entry.get("litellm_provider") or "")
-    return ListedModel(provider, _window_in(entry), is_priced, _takes_images(entry))
+    takes_schema = entry.get("supports_response_schema") is True
+    return ListedModel(provider, _window_in(entry), is_priced, _takes_images(entry), takes_schema)
 
 
 def _takes_images(entry: Mapping[str, Any]) -> bool | None:

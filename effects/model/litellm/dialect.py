@@ -73,6 +73,7 @@ class Dialect:
     - `stream_options`: the option by which a stream tells the usage.
     - `tool_choice_none`: tools that are listed although none may be called.
     - `tool_choice_forced`: that at least one tool, or a certain one, must be called.
+    - `response_format`: a schema to which the server holds an answer.
     - `null_content`: messages of the assistant with calls and no text. Otherwise their text is empty.
     - `empty_content`: messages without text. Otherwise they get one.
     - `text_parts`: text as a list of parts.
@@ -92,6 +93,7 @@ class Dialect:
     stream_options: bool = True
     tool_choice_none: bool = True
     tool_choice_forced: bool = True
+    response_format: bool = True
     null_content: bool = True
     empty_content: bool = True
     text_parts: bool = True
@@ -169,6 +171,10 @@ class LearnedDialect:
     def refused_tools(self) -> tuple[str, ...]:
         """The names, on the wire, of the tools that the server does not take."""
         return tuple(trait.tool for trait in self._known if trait.tool)
+
+    def takes(self, name: str) -> bool:
+        """Whether nothing is known that speaks against the trait or the parameter of this name."""
+        return not any(trait.name in (name, f"parameter {name}") for trait in self._known)
 
     async def ask(
         self, arguments: Arguments, send: Callable[[Arguments], Awaitable[T]], has_shown: Callable[[], bool]

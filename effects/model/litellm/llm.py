@@ -20,9 +20,10 @@ from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.messages import NOTHING_SPENT, Usage
+from ....states.values.output import OutputWay
 from ....states.values.value import FailureKind
-from ..families import family_named, maker_of
-from ..port import SENTENCES, LlmFailure, ModelAnswer, ModelRequest, Token, make_failure
+from ..families import Need, family_named, maker_of
+from ..port import SENTENCES, LlmFailure, ModelAnswer, ModelRequest, RequestedOutput, Token, make_failure
 from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
 from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
 from .errors import failure_of, failure_of_refusal, kind_of_ending
@@ -42,7 +43,7 @@ _FIXED: dict[str, Any] = {
 }
 _COPIED = frozenset({"messages", "tools", "stream_options"})
 
-_RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
+_RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "fallbacks", *_FIXED})
 """The arguments of litellm that an application cannot set: the machine decides what is asked and what is retried."""
 
 
@@ -119,6 +120,26 @@ class LiteLlm:
         """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
         Does not import litellm."""
         return listed_model(self._listed).is_priced or any(price in self._options for price in PRICES)
+
+    def output_way(self, has_tools: bool) -> OutputWay:
+        """How this model is asked for a typed answer, beside other tools or without. Does not import litellm.
+
+        A provider that holds an answer to a schema may keep the model from calling tools by that, so beside tools it is
+        done only by those that let a model call them all the same.
+        """
+        if self._dialect.takes("response_format") and self._holds_to_schema(has_tools):
+            return "native"
+        return "tool" if self._dialect.takes("tools") else "prompted"
+
+    def _holds_to_schema(self, has_tools: bool) -> bool:
+        listed, protocol = listed_model(self._listed), self.model.partition("/")[0]
+        is_elsewhere = any(self._options.get(name) for name in _ADDRESSES)
+        if not is_elsewhere and (listed.provider or protocol) in _SCHEMA_BESIDE_TOOLS and listed.takes_schema:
+            return True
+        maker = maker_of(self.model)
+        if has_tools or (maker is not None and maker.need is Need.THINKING_OFF):
+            return False
+        return listed.takes_schema or protocol in _SCHEMA_ALONE
 
     def warm(self) -> None:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
@@ -256,6 +277,8 @@ class LiteLlm:
         }
         if RESPONSES in self.model:
             arguments["include"] = [*_INCLUDED, *(_PROBABILITIES if "logprobs" in arguments else ())]
+        if request.output is not None and request.output.way == "native":
+            arguments["response_format"] = _response_format(request.output)
         if request.tools:
             arguments["tools"] = request.tools
             if request.tool_choice != "auto" and self._takes_tool_choice():
@@ -303,6 +326,22 @@ class LiteLlm:
             for name, value in self._options.items()
             if isinstance(value, str) and value.strip() and any(word in name for word in _SECRET_OPTIONS)
         ]
+
+
+_SCHEMA_BESIDE_TOOLS = frozenset({"openai", "azure"})
+"""Providers, as litellm names them, that hold an answer to a schema and let the model call tools before it."""
+
+_SCHEMA_ALONE = frozenset({"ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile"})
+"""Protocols of servers that hold an answer to a schema, whatever the model. They hold every answer to it, so that no
+tool is called."""
+
+_ADDRESSES = ("api_base", "base_url")
+
+
+def _response_format(output: RequestedOutput) -> dict[str, Any]:
+    described = {"description": output.description} if output.description else {}
+    schema = {"name": output.name, **described, "schema": copy_json(dict(output.schema)), "strict": output.strict}
+    return {"type": "json_schema", "json_schema": schema}
 
 
 class _Shown:

@@ -8,6 +8,7 @@ changes nothing the request did not have this form, so the refusal speaks of som
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -83,6 +84,26 @@ def _renamed(old: str, new: str) -> Callable[[Arguments], Arguments]:
         return {new if name == old else name: value for name, value in arguments.items()}
 
     return rename
+
+
+_FORM = (
+    "Answer with one JSON object that fits this JSON schema, and with nothing else: no explanation, and no fence "
+    "around it."
+)
+"""What is said to a model whose server takes no schema of an answer."""
+
+
+def _prompted(arguments: Arguments) -> Arguments:
+    """The schema of the answer as an instruction behind the last message."""
+    form = arguments.get("response_format")
+    if not isinstance(form, dict):
+        return without(arguments, "response_format")
+    schema = (form.get("json_schema") or {}).get("schema", {"type": "object"})
+    told = {"role": "user", "content": f"{_FORM}\n{json.dumps(schema, ensure_ascii=False)}"}
+    *before, last = arguments.get("messages") or [told]
+    is_behind_user = last is not told and last["role"] == "user"
+    messages = [*before, merged(last, told)] if is_behind_user else [*before, *([] if last is told else [last]), told]
+    return {**without(arguments, "response_format"), "messages": messages}
 
 
 # --- messages
@@ -247,6 +268,15 @@ PARAMETERS: tuple[Trait, ...] = (
     _trait("tool_choice_none", 'tool_choice "none"', _without_choice(is_forced=False), r"tool[_ ]choice"),
     _trait(
         "tool_choice_forced", "a tool_choice that forces a call", _without_choice(is_forced=True), r"tool[_ ]choice"
+    ),
+    _trait(
+        "response_format",
+        "a schema of the answer",
+        _prompted,
+        r"response[_ ]?(?:format|schema|mime)",
+        r"json[_ ]?schema",
+        r"structured[_ ]outputs?",
+        r"\bguided\b|\bgrammar\b|\boutput_(?:format|config)\b",
     ),
     _trait("max_tokens", "max_tokens", _renamed("max_tokens", "max_completion_tokens"), r"max_completion_tokens"),
     _trait(
