@@ -45,6 +45,7 @@ from turnwise.persistence import (
     words_of,
 )
 from turnwise.states import Context, Event, FoundText, LogEntry, MemoryQuery, MemoryScope, Opened, Step, VectorQuery
+from turnwise.states.branches import Branches
 from turnwise.states.dialogue import said_texts
 from turnwise.testing import ScriptedLlm, reply
 
@@ -213,6 +214,7 @@ class ReadLog:
 
     context: Context = field(default_factory=Context)
     events: dict[int, Event] = field(default_factory=dict)
+    branches: Branches = field(default_factory=Branches)
 
 
 class Texts:
@@ -232,6 +234,11 @@ class Texts:
             found = FoundText(conversation_id, said.turn, said.at, said.role, said.text)
             self._texts[self._count] = ListedText(self._count, owner, found, words_of(said.text))
         log.events[entry.seq] = entry.event
+        log.branches = log.branches.followed_by(entry)
+
+    def _is_in(self, text: ListedText, scope: MemoryScope) -> bool:
+        """Whether the text may be found: it is in the scope, and not hidden in another branch."""
+        return text.is_in(scope) and self._logs[text.found.conversation_id].branches.shows(text.found.turn)
 
     def remove(self, conversation_id: str) -> None:
         """Forget the texts of a conversation."""
@@ -246,20 +253,20 @@ class Texts:
         scored = [
             (sum(holds(text.words, keyword) for keyword in keywords), text)
             for text in self._texts.values()
-            if text.is_in(query.scope) and text.is_within(query.since, query.until)
+            if self._is_in(text, query.scope) and text.is_within(query.since, query.until)
         ]
         hits = sorted(((score, text) for score, text in scored if score), key=lambda hit: (-hit[0], -hit[1].number))
         return _different((text for _, text in hits), query.limit)
 
     def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
         """Return the texts that were said at `since` or later, oldest first."""
-        texts = [text for text in self._texts.values() if text.is_in(scope) and text.is_within(since, None)]
+        texts = [text for text in self._texts.values() if self._is_in(text, scope) and text.is_within(since, None)]
         newest = sorted(texts, key=lambda text: (text.found.at, text.number))[-MAX_RECENT:]
         return _different(newest, MAX_RECENT)
 
     def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
         """Return texts that have no vector in this space, the newest first, each with its number."""
-        texts = [text for text in self._texts.values() if text.is_in(scope) and space not in text.vectors]
+        texts = [text for text in self._texts.values() if self._is_in(text, scope) and space not in text.vectors]
         texts.sort(key=lambda text: (text.found.at, text.number), reverse=True)
         return tuple((text.number, text.found.text) for text in texts[: max(limit, 0)])
 
@@ -275,7 +282,7 @@ class Texts:
         texts = [
             text
             for text in self._texts.values()
-            if text.is_in(query.scope)
+            if self._is_in(text, query.scope)
             and text.is_within(query.since, query.until)
             and len(text.vectors.get(space, ())) == len(wanted)
         ]

@@ -238,7 +238,8 @@ class SearchableStore(Protocol):
     The texts that may be found are those of `states.projections.said_texts`. A step counts from the moment at which
     `append` has returned, so whatever index a store has follows the log. Nothing outside the scope is ever returned: of
     a scope with an owner, what conversations of another owner hold; of a scope without one, what other conversations
-    hold; and what this conversation holds from the scope's turn on. A conversation that is not stored has no texts.
+    hold; what this conversation holds from the scope's turn on; and what was said in a turn that is not on the branch
+    of its conversation that is under way, as `Branches.shows` tells. A conversation that is not stored has no texts.
     Moments must have a time zone. A text that a fork has in common with its original is returned once.
 
     The methods raise `StorageFailed` and `StoreError` like all others.

@@ -49,10 +49,13 @@ class Branches:
         """The tree of the turns of this log. `Pure.`"""
         branches = cls()
         for entry in log:
-            for effect in entry.effects:
-                if type(effect) is SwitchBranch:
-                    branches = branches.after(effect)
+            branches = branches.followed_by(entry)
         return branches
+
+    def followed_by(self, entry: LogEntry) -> Branches:
+        """The tree after the next step of the log, which is this one again unless the step switches. `Pure.`"""
+        switch = next((effect for effect in entry.effects if type(effect) is SwitchBranch), None)
+        return self if switch is None else self.after(switch)
 
     def after(self, switch: SwitchBranch) -> Branches:
         """The tree after the conversation went to another point. `Pure.`"""

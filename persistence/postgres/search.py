@@ -26,7 +26,19 @@ from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQue
 from ..codec import from_microseconds, to_microseconds
 from ..records import RebuildIndex, StorageFault
 from ..sql import queries
-from ..sql.texts import MAX_FOUND, Budget, Group, LogPart, LogText, Window, group_of, number_of, scoped
+from ..sql.texts import (
+    IS_SHOWN,
+    MAX_FOUND,
+    Budget,
+    Group,
+    LogPart,
+    LogText,
+    Window,
+    group_of,
+    hides_as_the_log,
+    number_of,
+    scoped,
+)
 from ..vectors import BATCH, Vectors, nearest_of
 from ..words import MAX_RECENT, Keyword, holds, keywords_of, words_of
 from .connection import PostgresDriver
@@ -89,6 +101,7 @@ def index(driver: PostgresDriver, key: int) -> bool:
     last = steps[-1].seq if steps and budget.is_spent else head
     scope = number_of(owner, key)
     driver.executemany(_ADD, [_row(key, scope, text) for text in log.texts(steps)])
+    log.hide(steps)
     driver.execute(_MOVE, (key, last))
     return bool(last >= head)
 
@@ -134,20 +147,21 @@ def agrees(driver: PostgresDriver, conversation: Indexed) -> bool:
     texts = log.texts(queries.steps(driver, key, 1, position))
     expected = {row[:-1]: frozenset(row[-1]) for row in (_row(key, number_of(owner, key), text) for text in texts)}
     stored = driver.execute(_TEXTS_OF_LOG, (key, position))
-    return expected == {tuple(row): frozenset(words) for *row, words in stored} or not queries.steps(driver, key, 1, 1)
+    agree = expected == {tuple(row): frozenset(words) for *row, words in stored}
+    return (agree and hides_as_the_log(driver, key, position)) or not queries.steps(driver, key, 1, 1)
 
 
 def forget(driver: PostgresDriver, conversation_id: str) -> None:
     """Forget what was indexed of a conversation, and its vectors."""
     of_it = "WHERE conversation = (SELECT key FROM conversations WHERE id = %s)"
-    for table in ("text_positions", "texts"):
+    for table in ("text_positions", "hidden_turns", "texts"):
         driver.execute(f"DELETE FROM {table} {of_it}", (conversation_id,))
 
 
 def drop(driver: PostgresDriver) -> None:
     """Forget what was indexed, and the vectors. It is indexed again where somebody searches."""
-    driver.execute("DELETE FROM text_positions")
-    driver.execute("DELETE FROM texts")
+    for table in ("text_positions", "hidden_turns", "texts"):
+        driver.execute(f"DELETE FROM {table}")
 
 
 def _indexed(scope: int, words: Sequence[str]) -> list[str]:
@@ -175,7 +189,7 @@ def _run(driver: PostgresDriver, statement: str, group: Group, **given: Any) -> 
 
 def _condition(group: Group) -> str:
     """Return the condition that a text is in the group, without what this group does not need. `Pure.`"""
-    conditions = ["scope = %(number)s"]
+    conditions = ["scope = %(number)s", IS_SHOWN]
     if group.only is not None:
         conditions.append("texts.conversation = %(only)s")
     if group.current is not None:

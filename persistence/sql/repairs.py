@@ -26,6 +26,7 @@ from .schema import (
     details,
     events,
     forks,
+    hidden_turns,
     metadata_entries,
     outbox,
     text_positions,
@@ -42,11 +43,13 @@ _ROWS = (
     (metadata_entries, "entries of metadata"),
     (texts, "texts"),
     (text_positions, "positions of the index"),
+    (hidden_turns, "turns of other branches"),
 )
 _REPAIRS: dict[Table, Repair] = {
     outbox: DropOrphanedDeliveries(),
     texts: RebuildIndex(),
     text_positions: RebuildIndex(),
+    hidden_turns: RebuildIndex(),
 }
 
 

@@ -224,6 +224,16 @@ text_positions = Table(
 """Up to which step the texts of each conversation are in the full-text index. That index is no table of this schema: it
 is made when somebody searches for the first time."""
 
+hidden_turns = Table(
+    "hidden_turns",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("first", Integer, primary_key=True),
+    Column("last", Integer, nullable=False),
+)
+"""The turns of each conversation that are in another branch than the one under way, as far as the index has followed
+the log: their texts are not found. Most conversations have none."""
+
 text_vectors = Table(
     "text_vectors",
     metadata,

@@ -16,10 +16,13 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, func, literal_column, select
+from pydantic_core import from_json
+from sqlalchemy import bindparam, delete, func, insert, literal_column, select
 
+from ...states.branches import Branches
 from ...states.context import Context
 from ...states.dialogue import SaidText, may_say, said_texts
+from ...states.effects import SwitchBranch
 from ...states.events import Event, PolicyChanged
 from ...states.step import LogEntry
 from ...states.values.acts import MemoryScope
@@ -27,7 +30,7 @@ from ..codec import decode, to_microseconds, without_given_messages
 from ..errors import Damaged
 from ..records import EventRow
 from . import queries
-from .schema import conversations, events
+from .schema import conversations, events, hidden_turns
 from .statements import Driver, prepared
 
 MAX_FOUND = 1000
@@ -47,6 +50,29 @@ _POLICY = prepared(
     "conversation",
     "position",
 )
+
+
+_SWITCH = SwitchBranch.model_fields["type"].default
+_IS_SWITCH = f'"{_SWITCH}"'
+_SWITCHES = prepared(
+    select(events.c.effects)
+    .where(
+        events.c.conversation == bindparam("conversation"),
+        events.c.seq <= bindparam("position"),
+        events.c.effects.like(literal_column(f"'%{_IS_SWITCH}%'")),
+    )
+    .order_by(events.c.seq),
+    "conversation",
+    "position",
+)
+_OF_CONVERSATION = hidden_turns.c.conversation == bindparam("conversation")
+_SHOW_ALL = prepared(delete(hidden_turns).where(_OF_CONVERSATION), "conversation")
+_HIDE = prepared(insert(hidden_turns), "conversation", "first", "last")
+_HIDDEN = prepared(select(hidden_turns.c.first, hidden_turns.c.last).where(_OF_CONVERSATION), "conversation")
+
+IS_SHOWN = """NOT EXISTS (SELECT 1 FROM hidden_turns
+WHERE hidden_turns.conversation = texts.conversation AND texts.turn BETWEEN hidden_turns.first AND hidden_turns.last)"""
+"""The condition that a text is in the branch of its conversation that is under way."""
 
 
 class Group(NamedTuple):
@@ -166,6 +192,14 @@ class LogPart:
             for part, said in enumerate(said_texts(entry, context, self.event)):
                 yield LogText(entry.seq, part, said)
 
+    def hide(self, rows: Iterable[EventRow]) -> None:
+        """Note which turns are hidden, if one of these steps, which were read, went to another branch."""
+        switching = [row.seq for row in rows if row.effects is not None and _IS_SWITCH in row.effects]
+        if switching:
+            self._driver.execute(_SHOW_ALL, (self._key,))
+            hidden = hidden_in_log(self._driver, self._key, switching[-1])
+            self._driver.executemany(_HIDE, [(self._key, first, last) for first, last in hidden])
+
     def event(self, seq: int) -> Event | None:
         """Return the event of a step, or None if it cannot be read."""
         if seq not in self._events:
@@ -185,6 +219,26 @@ class LogPart:
                 entry = _entry(without_given_messages(row))
                 context = context if entry is None else context.after(entry.event)
         return context
+
+
+def hidden_in_log(driver: Driver, key: int, position: int) -> list[tuple[int, int]]:
+    """Return the first and the last turn of each row of turns that were hidden at this step, as the log says. What
+    cannot be read counts as nothing; the doctor reports it."""
+    branches, turns = Branches(), 0
+    for (effects,) in driver.execute(_SWITCHES, (key, position)).fetchall():
+        try:
+            switches = [SwitchBranch.model_validate(one) for one in from_json(effects) if one.get("type") == _SWITCH]
+        except (ValueError, TypeError, AttributeError):
+            continue
+        for switch in switches:
+            branches, turns = branches.after(switch), switch.turns
+    return list(branches.hidden(turns))
+
+
+def hides_as_the_log(driver: Driver, key: int, position: int) -> bool:
+    """Whether the turns that are noted as hidden are those that were at this step."""
+    noted = sorted((first, last) for first, last in driver.execute(_HIDDEN, (key,)).fetchall())
+    return noted == hidden_in_log(driver, key, position)
 
 
 def _entry(row: EventRow) -> LogEntry | None:

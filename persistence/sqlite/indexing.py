@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from ...states.values.acts import MemoryScope
 from ..records import EventRow, RebuildIndex, StorageFault
 from ..sql import queries
-from ..sql.texts import Budget, LogPart, keys_of, number_of
+from ..sql.texts import Budget, LogPart, hides_as_the_log, keys_of, number_of
 from . import file, search
 from .file import driver_of, roll_back
 from .search import NAME, TEXT, TextRow, indexed_words, source_of
@@ -47,6 +47,7 @@ def _index_conversation(connection: Connection, key: int, budget: Budget) -> boo
     known = search.known_rows(driver, key, position + 1, queries.LARGEST if is_end else last)
     search.add(driver, _rows(log, rows, key, number_of(owner, key)), known)
     driver.executemany("DELETE FROM texts WHERE id = ?", [(row.number,) for row in known.values()])
+    log.hide(rows)
     driver.execute(_MOVE, (key, last))
     return is_end
 
@@ -105,7 +106,8 @@ def _rows_agree(connection: Connection, key: int, owner: str | None, position: i
         stored = known.pop((row.seq, row.part), None)
         return stored is not None and stored.columns == row.columns and texts[stored.number] == row.said.text
 
-    return all(is_stored(row) for row in _texts_of_log(connection, key, owner, position)) and not known
+    are_stored = all(is_stored(row) for row in _texts_of_log(connection, key, owner, position)) and not known
+    return are_stored and hides_as_the_log(driver, key, position)
 
 
 def _words_agree(driver: sqlite3.Connection, positions: list[tuple[int, str | None, int]]) -> bool:

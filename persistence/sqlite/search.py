@@ -26,7 +26,7 @@ from ...states.errors import StoreError
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
-from ..sql.texts import ALWAYS, MAX_FOUND, Group, Window, group_of, scoped
+from ..sql.texts import ALWAYS, IS_SHOWN, MAX_FOUND, Group, Window, group_of, scoped
 from ..vectors import BATCH, nearest_of
 from ..words import MAX_RECENT, Phrase, keywords_of, words_of
 
@@ -140,6 +140,7 @@ def drop(driver: sqlite3.Connection) -> None:
         except sqlite3.DatabaseError:
             _drop_torn(driver, name)
     driver.execute("DELETE FROM text_positions")
+    driver.execute("DELETE FROM hidden_turns")
     driver.execute("DELETE FROM texts WHERE conversation NOT IN (SELECT key FROM conversations)")
 
 
@@ -184,7 +185,7 @@ def remove(driver: sqlite3.Connection, conversation_id: str) -> bool:
             _remove_words(driver, *row)
         # Until they are merged, FTS5 only notes beside the words of older rows that these are gone.
         driver.execute(f"INSERT INTO {NAME} ({NAME}) VALUES ('optimize')")
-        driver.execute("DELETE FROM text_positions WHERE conversation = ?", found)
+        forget_position(driver, found[0])
     except (TextChanged, sqlite3.DatabaseError):
         drop(driver)
         return False
@@ -202,8 +203,14 @@ def remove_some(driver: sqlite3.Connection, key: int, limit: int) -> bool:
             _remove_words(driver, number, scope, text, checksum)
         driver.execute("DELETE FROM texts WHERE id = ?", (number,))
     if not rows:
-        driver.execute("DELETE FROM text_positions WHERE conversation = ?", (key,))
+        forget_position(driver, key)
     return bool(rows)
+
+
+def forget_position(driver: sqlite3.Connection, key: int) -> None:
+    """Note that nothing is indexed of a conversation."""
+    for table in ("text_positions", "hidden_turns"):
+        driver.execute(f"DELETE FROM {table} WHERE conversation = ?", (key,))
 
 
 def _remove_words(driver: sqlite3.Connection, number: int, scope: int, text: object, checksum: int) -> None:
@@ -248,8 +255,8 @@ _MAX_RANKED = 3000
 """How many of the texts that hold a keyword are ranked: the newest, for each keyword. Chosen so that a word that almost
 every text holds costs some milliseconds, and does not crowd out a rare one."""
 
-_IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
-AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
+_IN_GROUP = f"""texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
+AND (texts.conversation IS NOT :current OR texts.turn < :turn) AND {IS_SHOWN}"""
 """The condition that a text is in the scope. `_TEXT` compares the owner itself, too."""
 
 _HITS = f"SELECT {NAME}.rowid AS id, bm25({NAME}) AS score FROM {NAME}"

@@ -13,7 +13,7 @@ import pytest
 
 from ...persistence.maintenance.fork import fork
 from ...states.errors import InvalidInput
-from ...states.events import AgentMessage, LlmResponse, ToolComplete
+from ...states.events import AgentMessage, BranchSwitched, LlmResponse, MessageEdited, Rewound, ToolComplete
 from ...states.states import pending
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ...states.values.messages import HistoryMessage, ToolCall, ToolResult
@@ -96,6 +96,29 @@ class TextContract(OpenedStore):
 
         assert await found(store, "guest 299") == ["Guest 299"]
         assert len(await found(store, "last")) == 1
+
+    @on_a_searchable_store
+    async def test_what_is_hidden_in_another_branch_is_not_found(self, store: SearchedStore) -> None:
+        """Neither by words nor among the last minutes nor by vectors, until the conversation returns to it."""
+        story = Story(owner="anna").say("sushi").answer("Sushi, then.").say("noodles").answer("Noodles, then.")
+        log = await story.into(store)
+        found_at_first = sorted(await found(store, "sushi")), sorted(await found(store, "noodles"))
+        vectors = {number: (1.0, 0.0) for number, _ in await store.without_vectors(ANNA, "space", 10)}
+        await store.keep_vectors("space", vectors)
+
+        await log.append(*story.request(Rewound, before=2).newest)
+        await log.append(*story.request(MessageEdited, before=1, text="pizza", message_id="m", branch=6).newest)
+        hidden = await found(store, "sushi"), await found(store, "noodles"), await found(store, "pizza")
+        recent = texts_of(await store.recent(ANNA, NOON))
+        near = await store.nearest(VectorQuery(ANNA, "space", (1.0, 0.0), None, None, 10))
+        await log.append(*story.answer("Pizza, then.").newest)
+        await log.append(*story.request(BranchSwitched, turn=2, branch=7).newest)
+
+        assert found_at_first == (["Sushi, then.", "sushi"], ["Noodles, then.", "noodles"])
+        assert (hidden, recent, near) == (([], [], ["pizza"]), ["pizza"], ())
+        assert sorted(await found(store, "sushi")) == ["Sushi, then.", "sushi"]
+        assert await found(store, "pizza") == []
+        assert len(await store.nearest(VectorQuery(ANNA, "space", (1.0, 0.0), None, None, 10))) == 4
 
     @on_a_searchable_store
     async def test_a_given_history_is_found(self, store: SearchedStore) -> None:
