@@ -74,6 +74,9 @@ _REFUSED: dict[RefusalCode, int] = {
     "missing_answer": 422,
     "invalid_answer": 422,
     "unknown_profile": 422,
+    "unknown_message": 422,
+    "unknown_turn": 422,
+    "unknown_branch": 422,
     "storage": 503,
 }
 """The statuses of refusals that are not about the state of the conversation. All others are 409."""

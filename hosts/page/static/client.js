@@ -89,6 +89,26 @@ export class Client {
     return this.#send("POST", path(id, "resolve"), body);
   }
 
+  editMessage(id, body) {
+    return this.#send("POST", path(id, "edit"), body);
+  }
+
+  regenerateTurn(id, body = {}) {
+    return this.#send("POST", path(id, "regenerate"), body);
+  }
+
+  rewindConversation(id, body) {
+    return this.#send("POST", path(id, "rewind"), body);
+  }
+
+  listBranches(id) {
+    return this.#send("GET", path(id, "branches"));
+  }
+
+  switchBranch(id, body) {
+    return this.#send("POST", path(id, "switch"), body);
+  }
+
   retryTurn(id, body = {}) {
     return this.#send("POST", path(id, "retry"), body);
   }

@@ -10,7 +10,7 @@
 //     state,        {type, data} as in state_change
 //     items,        what was said and done, oldest first; see below
 //     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, restarts}, or null
-//     turns,        the turns that have ended, by their number: the data of turn_ended
+//     turns,        the turns that have ended, by their number, in whatever branch: the data of turn_ended
 //   }
 //
 // Each item has a `kind`, a `key` that no other item of the view has, and its `turn`:
@@ -47,6 +47,9 @@ export function emptyView() {
  */
 export function apply(view, update, { textIsThought = false } = {}) {
   if (update.type === "snapshot") return fromSnapshot(view, update, textIsThought);
+  if (update.type === "rewound" && (view.lastId === null || isAfter(update.id, view.lastId))) {
+    return { ...view, lastId: update.id, streaming: null, items: itemsOfTranscript(update.data.transcript, update.id, view.state, textIsThought) };
+  }
   if (update.id && view.lastId !== null && !isAfter(update.id, view.lastId)) return view;
   const handle = Object.hasOwn(HANDLERS, update.type) ? HANDLERS[update.type] : null;
   const changed = handle ? handle(view, update.data, update.id) : view;
@@ -102,21 +105,25 @@ function isAfter(id, other) {
 // --- a snapshot
 
 function fromSnapshot(view, { id, data }, textIsThought) {
-  const items = data.transcript.flatMap((message, index) => itemsOf(message, index, textIsThought && message.turn > 0));
   return {
     known: true,
     lastId: id,
     state: data.state,
-    items: numbered(settled(withResults(items), data.state)),
+    items: itemsOfTranscript(data.transcript, "snapshot", data.state, textIsThought),
     streaming: data.streaming ? { thinking: "", text: "", ...data.streaming, restarts: restartsAfter(view) } : null,
     turns: view.turns,
   };
 }
 
+/** The items of all messages. `name` tells their keys from those of other transcripts. */
+function itemsOfTranscript(transcript, name, state, textIsThought) {
+  const items = transcript.flatMap((message, index) => itemsOf(message, `${name}:${index}`, textIsThought && message.turn > 0));
+  return numbered(settled(withResults(items), state));
+}
+
 /** The items of one message; results are joined with their calls afterwards. */
-function itemsOf(message, index, isThought) {
+function itemsOf(message, key, isThought) {
   const { role, text = "", turn = 0, deliveries = [] } = message;
-  const key = `snapshot:${index}`;
   if (role === "tool") return [resultOf(message), ...deliveries.map((one, n) => delivered(`${key}:${n}`, turn, one))];
   if (role !== "user" && role !== "assistant") return [];
   const items = message.thinking ? [{ kind: "thought", key: `${key}:thinking`, turn, text: message.thinking }] : [];

@@ -26,7 +26,7 @@ from ....persistence.summaries import ConversationFilter, Summary, details_of
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.events import HistoryCompacted
 from ....states.policy import ModelSpec, Policy, Recent
-from ....states.states import AwaitingUserResponse, Failed
+from ....states.states import AwaitingUserResponse, Failed, Idle
 from ....states.values.messages import Message, Usage
 from ..configuration import (
     ModelChoice,
@@ -245,7 +245,10 @@ class ChatCommands:
             "/tools": Command(self._tools, CommandHelp("list the tools that the model may use")),
             "/usage": Command(self._usage, CommandHelp("show how many tokens were used, and what they cost")),
             "/title": Command(self._title, CommandHelp("show the title of the conversation, or change it", "[TEXT]")),
-            "/retry": Command(self._retry, CommandHelp("try a failed turn again")),
+            "/retry": Command(self._retry, CommandHelp("try a failed turn again, or have the last one answered anew")),
+            "/edit": Command(self._edit, CommandHelp("say something else in place of your last message", "TEXT")),
+            "/branches": Command(self._branches, CommandHelp("list what was left by /retry and /edit")),
+            "/switch": Command(self._switch, CommandHelp("return to one of these branches", "NUMBER")),
             "/compact": Command(self._compact, CommandHelp("condense what was said, to make room for more")),
             "/fork": Command(self._fork, CommandHelp("copy the conversation up to here, and stay in the original")),
             "/help": Command(self._help, CommandHelp("show this list")),
@@ -293,10 +296,33 @@ class ChatCommands:
         self._writer.line(one_line(title) or "The conversation has no title yet.")
 
     async def _retry(self, _: str) -> None:
-        if not isinstance(self._conversation.state, Failed):
+        if isinstance(self._conversation.state, Failed):
+            await self._dialogue.perform(self._conversation.retry())
+        elif isinstance(self._conversation.state, Idle):
+            await self._dialogue.perform(self._conversation.regenerate())
+        else:
             self._writer.line("There is no failed turn to try again.", "red")
+
+    async def _edit(self, text: str) -> None:
+        said = [one for one in await self._conversation.transcript() if one.role == "user" and one.audience is None]
+        own = [one.message_id for one in said if one.message_id]
+        if not text or not own:
+            self._writer.line("There is no message to edit." if text else "/edit takes the new text.", "red")
             return
-        await self._dialogue.perform(self._conversation.retry())
+        await self._dialogue.perform(self._conversation.edit(own[-1], text))
+
+    async def _branches(self, _: str) -> None:
+        branches = await self._conversation.branches()
+        for branch in branches:
+            self._writer.row(f"{branch.number}  {counted(len(branch.turns), 'turn')}: {one_line(branch.text)}")
+        if not branches:
+            self._writer.line("Nothing was left: there is one branch.")
+
+    async def _switch(self, number: str) -> None:
+        if not number.isascii() or not number.isdecimal():
+            self._writer.line("/switch takes the number of a branch; /branches lists them.", "red")
+            return
+        await self._dialogue.perform(self._conversation.switch(int(number[:9])))
 
     async def _compact(self, _: str) -> None:
         await self._dialogue.perform(self._conversation.compact())

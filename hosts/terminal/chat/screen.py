@@ -15,6 +15,7 @@ from ....engine.updates import (
     DeliveryFailedUpdate,
     DeliveryUpdate,
     MessageUpdate,
+    RewoundUpdate,
     SnapshotUpdate,
     StateChangeUpdate,
     StateView,
@@ -80,6 +81,7 @@ class Screen:
         self._asking_call: str | None = None
         self._handlers: Mapping[type[Update], Callable[[Any], None]] = {
             SnapshotUpdate: self._show_snapshot,
+            RewoundUpdate: self._show_rewound,
             StateChangeUpdate: self._change_state,
             MessageUpdate: self._show_message,
             ThoughtUpdate: self._show_thought,
@@ -102,6 +104,13 @@ class Screen:
         if self.writer.interactive:
             self._recall(update.transcript)
         self._show_state(update.state)
+
+    def _show_rewound(self, update: RewoundUpdate) -> None:
+        """What is hidden stays above on the screen, so say where the conversation goes on."""
+        self._draft.end()
+        self.writer.finish()
+        place = f"behind turn {update.turn}" if update.turn else "from the beginning"
+        self.writer.note(f"Back: the conversation goes on {place}.")
 
     def _recall(self, transcript: Iterable[Message]) -> None:
         """Show the end of a conversation that is resumed, as it looked when it was held."""

@@ -89,6 +89,10 @@ FREE_FIELDS: Mapping[str, set[str]] = {
     "cancelTurn": {"turn", "request_id"},
     "retryTurn": {"request_id"},
     "withdrawMessage": {"message_id", "request_id"},
+    "editMessage": {"message_id", "text", "images", "request_id"},
+    "regenerateTurn": {"turn", "request_id"},
+    "rewindConversation": {"to", "request_id"},
+    "switchBranch": {"branch", "request_id"},
     "compactConversation": {"request_id"},
     "closeConversation": {"request_id"},
     "renderMarkdown": {"texts"},
@@ -108,7 +112,7 @@ refused or have no effect; `turnwise` decides about calls, as `TestApprovals` do
 FREE = {
     *("listConversations", "getConversation", "deleteConversation", "listChildren", "getMessages", "getTranscript"),
     *("listTurns", "getUsage", "followConversation", "followConversations", "getMachine", "listModels", "listTools"),
-    *("listPermissions", "closeSession", "getHealth", "listChatModels", "getChatModel"),
+    *("listBranches", "listPermissions", "closeSession", "getHealth", "listChatModels", "getChatModel"),
 }
 """Operations without a body that need no permission. What they show is looked at in `TestReading`."""
 

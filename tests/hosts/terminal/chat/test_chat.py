@@ -48,6 +48,11 @@ class TestChatThroughAPipe:
             "/state now",
             "/usr is full",
             "/retry",
+            "/edit Is it?",
+            "/edit",
+            "/branches",
+            "/switch 2",
+            "/switch",
             "/quit",
             "unsaid",
         )
@@ -61,8 +66,10 @@ class TestChatThroughAPipe:
         assert "8  llm_response" in done.stdout
         assert "There is no such command; /help lists the commands." in done.stdout
         assert "/state takes no arguments." in done.stdout
-        assert "You said: “/usr is full”" in done.stdout
-        assert "There is no failed turn to try again." in done.stdout
+        assert done.stdout.count("You said: “/usr is full”") == 2
+        assert done.stdout.count("You said: “Is it?”") == 1
+        assert "Back: the conversation goes on behind turn 1." in done.stdout
+        assert "2  2 turns: /usr is full" in done.stdout
         assert "unsaid" not in done.stdout
         assert "\x1b" not in done.stdout
 
