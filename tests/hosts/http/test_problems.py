@@ -40,8 +40,8 @@ class TestTheTable:
         """A refusal of the engine is 409, but for faults of the input (422) and of the storage (503)."""
         problem = problem_of(Refused(code, "When?"))
 
-        faults = {"unknown_question": 422, "missing_answer": 422, "invalid_answer": 422, "unknown_profile": 422}
-        assert problem.status == {**faults, "storage": 503}.get(code, 409)
+        is_fault = code.startswith("unknown_") or code in ("missing_answer", "invalid_answer")
+        assert problem.status == (422 if is_fault else 503 if code == "storage" else 409)
         assert (problem.code, problem.detail, problem.subject) == (code, Refused(code, "When?").sentence, "When?")
 
     @holds_for(
