@@ -56,14 +56,21 @@ def _faults_of_indexes(driver: Driver) -> Iterator[StorageFault]:
 
 
 def _faults_of_clock(driver: Driver) -> Iterator[StorageFault]:
-    """Yield that the clock of this machine differs from the server's, by more than the question took."""
     before = time.time()
     (server,) = driver.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    ahead, behind = before - server, server - time.time()
-    if max(ahead, behind) > _SKEW:
-        way = f"{ahead:.1f} s ahead of" if ahead > behind else f"{behind:.1f} s behind"
-        sentence = "deadlines and wake-ups come at the wrong moment. Have both set by the network."
-        yield StorageFault(f"The clock of this machine is {way} that of the server, so {sentence}")
+    if (sentence := skew(before, server, time.time())) is not None:
+        yield StorageFault(sentence)
+
+
+def skew(before: float, server: float, after: float) -> str | None:
+    """Return a sentence that says by how much the clock of this machine differs from the server's, if that is more than
+    it took to ask for its time: from `before` until `after`, in seconds since 1970. `Pure.`"""
+    ahead, behind = before - server, server - after
+    if max(ahead, behind) <= _SKEW:
+        return None
+    way = f"{ahead:.1f} s ahead of" if ahead > behind else f"{behind:.1f} s behind"
+    sentence = "deadlines and wake-ups come at the wrong moment. Have both set by the network."
+    return f"The clock of this machine is {way} that of the server, so {sentence}"
 
 
 _INSTALLED = """SELECT to_regclass('"{schema}".procrastinate_jobs') IS NOT NULL"""

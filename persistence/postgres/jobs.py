@@ -42,6 +42,7 @@ from ..errors import StorageFailed
 from ..patience import FIRST_WAIT, LONGEST_WAIT, Moment, until_stored
 from ..ports import JobsHealth
 from .connection import WRITES, adapt, failure, is_pooled, no_connection
+from .examination import skew
 from .job_tables import QUEUE, JobTables
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class _Worker:
         self._connections = 0
         self._beat_at = _now()
         self._well_since: float | None = None
+        self._is_skewed = False
 
     async def run(self) -> None:
         """Work until this is cancelled, or something fails that will not pass, which is raised. Then wait for what has
@@ -212,6 +214,14 @@ class _Worker:
         self._beat_at = now
         before = [each["id"] < self._id for each in alive]
         self._place, self._workers = sum(before), max(1, len(before))
+        self._compare_clocks(now.wall, [each["now"] for each in alive])
+
+    def _compare_clocks(self, before: float, server: list[float]) -> None:
+        """Warn if what is due is performed here at the wrong moment: the clock of this process decides."""
+        sentence = skew(before, server[0], time.time()) if server else None
+        if sentence is not None and not self._is_skewed:
+            logger.warning("%s", sentence)
+        self._is_skewed = sentence is not None
 
     # --- taking jobs
 
@@ -402,7 +412,9 @@ async def _until_done(task: asyncio.Task[None]) -> None:
             await asyncio.wait([task])
 
 
-_ALIVE = "SELECT id FROM procrastinate_workers WHERE last_heartbeat > now() - %(lease)s * interval '1 second'"
+_ALIVE = """
+SELECT id, extract(epoch FROM clock_timestamp())::float8 AS now FROM procrastinate_workers
+WHERE last_heartbeat > now() - %(lease)s * interval '1 second'"""
 
 # --- what is due, by the clock of the server
 

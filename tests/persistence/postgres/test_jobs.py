@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.postgres import jobs
 from turnwise.persistence.postgres.jobs import PostgresJobs
 from turnwise.persistence.postgres.store import PostgresStore
 from turnwise.persistence.sql.statements import Driver
@@ -331,6 +333,21 @@ class TestServing:
             await until(lambda: "No conversations can be taken" in caplog.text)
             await worker.stop()
         assert "is not currently accepting connections" in caplog.text
+
+    async def test_a_clock_that_differs_is_logged(
+        self, postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Once: what is due is performed by the clock of the process, so at the wrong moment."""
+        right = time.time
+        monkeypatch.setattr(jobs.time, "time", lambda: right() - 3600)
+        async with serving(postgres_url, lease=1.0) as (worker,):
+            await until(lambda: "The clock of this machine is " in caplog.text)
+            await worker.jobs.call("dinner")
+            await until(lambda: worker.runs["dinner"] == 1)
+            await asyncio.sleep(0.5)  # another beat
+
+        assert caplog.text.count("The clock of this machine is ") == 1
+        assert "s behind that of the server" in caplog.text
 
     async def test_what_will_not_pass_is_raised(self, postgres_url: str) -> None:
         """Whoever serves learns that it gets nothing to look after."""
