@@ -21,6 +21,9 @@ from .effects.context import Receipts as Receipts
 from .effects.context import SuspendedCall as SuspendedCall
 from .effects.context import SuspendedCalls as SuspendedCalls
 from .effects.dispatcher import Performer as Performer
+from .effects.files import File as File
+from .effects.files import GivenFile as GivenFile
+from .effects.files import KeptFiles as KeptFiles
 from .effects.location import IpLookup as IpLookup
 from .effects.location import Location as Location
 from .effects.location import LocationSource as LocationSource
@@ -112,14 +115,18 @@ from .engine.updates import TreeUpdate as TreeUpdate
 from .engine.updates import TurnEndedUpdate as TurnEndedUpdate
 from .engine.updates import Update as Update
 from .engine.updates import update_schema as update_schema
+from .persistence.folder_files import FolderFiles as FolderFiles
 from .persistence.maintenance.replay import Divergence as Divergence
 from .persistence.maintenance.replay import ReplayReport as ReplayReport
 from .persistence.maintenance.replay import StepOutcome as StepOutcome
 from .persistence.maintenance.replay import replay as replay
+from .persistence.ports import Files as Files
+from .persistence.ports import FileStore as FileStore
 from .persistence.ports import LoadedConversation as LoadedConversation
 from .persistence.ports import Log as Log
 from .persistence.ports import Store as Store
 from .persistence.records import ConversationRecord as ConversationRecord
+from .persistence.records import KeptFile as KeptFile
 from .persistence.records import Origin as Origin
 from .persistence.records import StoredEntry as StoredEntry
 from .persistence.records import Undelivered as Undelivered
@@ -139,6 +146,7 @@ from .states.errors import StoreError as StoreError
 from .states.errors import TurnwiseError as TurnwiseError
 from .states.errors import UnknownConversation as UnknownConversation
 from .states.policy import Empty as Empty
+from .states.policy import FileRules as FileRules
 from .states.policy import Limits as Limits
 from .states.policy import ModelSettings as ModelSettings
 from .states.policy import ModelSpec as ModelSpec
@@ -161,7 +169,8 @@ from .states.values.acts import SubAgents as SubAgents
 from .states.values.acts import SubAgentTask as SubAgentTask
 from .states.values.acts import Transfer as Transfer
 from .states.values.acts import WorkComplete as WorkComplete
-from .states.values.messages import Image as Image
+from .states.values.files import FileKind as FileKind
+from .states.values.files import FileReference as FileReference
 from .states.values.messages import Message as Message
 from .states.values.messages import Usage as Usage
 from .states.values.messages import Withheld as Withheld

@@ -29,6 +29,7 @@ from ..states.states import Interruptible, State
 from ..states.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
+from .files import NO_FILES, KeptFiles
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored.
@@ -63,7 +64,8 @@ class EffectContext:
     is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. `links`
     are those of the steps that first asked for effects which are now carried out. `begun` counts, for an effect that is
     taken from the outbox, the processes that have begun it after an earlier one had died, and died, too. `longest_wait`
-    is for how many seconds a timer of this step waits at most; None if nothing is agreed. The coroutines raise
+    is for how many seconds a timer of this step waits at most; None if nothing is agreed. `files` are those of the
+    conversation. The coroutines raise
     `StoreError` if the log cannot be read.
     """
 
@@ -79,6 +81,7 @@ class EffectContext:
     links: EffectLinks = field(default_factory=lambda: EffectLinks())
     begun: int = 0
     longest_wait: float | None = None
+    files: KeptFiles = NO_FILES
 
     @property
     def policy(self) -> Policy:

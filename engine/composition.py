@@ -40,7 +40,7 @@ from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 from ..effects.tools.registry import ToolRegistry
 from ..persistence.opening import CONNECTIONS, address_of, open_store
-from ..persistence.ports import SharedStore, Store
+from ..persistence.ports import FileStore, SharedStore, Store
 from ..states.effects import (
     CompactHistory,
     DeliverToUser,
@@ -398,6 +398,9 @@ def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[Mo
 
 
 _NO_SOURCE = "An engine takes the URL of a database, as an argument or as the setting db, or an open store."
+_NO_FILE_STORE = (
+    "Files are stored by an object that implements the port `FileStore`, in an engine that opens the database itself."
+)
 _TWO_SOURCES = "An engine takes either the URL of a database or an open store, not both."
 
 
@@ -405,7 +408,8 @@ _TWO_SOURCES = "An engine takes either the URL of a database or an open store, n
 class Source:
     """Where the store of an engine comes from: a URL, or whoever has opened it.
 
-    `connections` is how many connections to a server the store may hold. Raises `ConfigurationError` unless exactly one
+    `connections` is how many connections to a server the store may hold, and `file_store` where it puts the bytes of
+    files. Raises `ConfigurationError` unless exactly one
     of URL and store is given.
     """
 
@@ -413,18 +417,29 @@ class Source:
     store: Store | None
     read_only: bool = False
     connections: int = CONNECTIONS
+    file_store: FileStore | None = None
 
     @classmethod
-    def of(cls, url: str | Path | None, store: Store | None, settings: Settings, *, read_only: bool) -> Source:
+    def of(
+        cls,
+        url: str | Path | None,
+        store: Store | None,
+        settings: Settings,
+        *,
+        read_only: bool,
+        file_store: FileStore | None = None,
+    ) -> Source:
         """Return the source that an application gives or, if it gives none, that of the settings."""
         given = settings.db if url is None and store is None else url
-        return cls(given, store, read_only, settings.database_connections)
+        return cls(given, store, read_only, settings.database_connections, file_store)
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.store is None):
             raise ConfigurationError(_NO_SOURCE if self.url is None else _TWO_SOURCES)
         if self.store is not None and not implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
+        if self.file_store is not None and (self.store is not None or not implements(self.file_store, FileStore)):
+            raise ConfigurationError(_NO_FILE_STORE)
         if self.read_only and self.store is not None:
             raise ConfigurationError(
                 "An engine that only reads takes the URL of a database, and opens the store itself."
@@ -463,7 +478,9 @@ class Source:
         store = self.store
         if store is None:
             assert self.url is not None
-            store = await open_store(self.url, read_only=self.read_only, connections=self.connections)
+            store = await open_store(
+                self.url, read_only=self.read_only, connections=self.connections, file_store=self.file_store
+            )
         return wrap("store", store)
 
     async def release(self, store: Store, claimed: Iterable[str]) -> None:

@@ -27,7 +27,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from ..effects.context import mark_of
+from ..effects.files import GivenFile, PreparedFile
 from ..effects.model.performers.llm_request import RequestWriter
+from ..effects.model.shown_files import with_bytes
 from ..persistence.errors import CustodyLost
 from ..states.dialogue import usage
 from ..states.effects import Abort, CompactHistory, SwitchBranch
@@ -56,6 +58,7 @@ from ..states.events import (
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    files_of,
 )
 from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
@@ -65,9 +68,11 @@ from ..states.states import AnyState, AwaitingApproval, Cancelling, Closed, Comp
 from ..states.step import LogEntry, Step
 from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
-from ..states.values.messages import Approver, Image, Message, Usage
+from ..states.values.files import FileReference
+from ..states.values.messages import Approver, Message, Usage
 from .branches import Branch, TurnTree, kept_fields
 from .choices import GivenTools
+from .files import check_models
 from .home import Home, Homebound
 from .inspection import RequestView, StepView, request_view
 from .loop import Loop, dispatcher_failures_logged
@@ -130,7 +135,7 @@ C = TypeVar("C")
 class SendOptions(TypedDict, total=False):
     """What `Conversation.send` takes besides the text and the form of the answer."""
 
-    images: Iterable[str | bytes | Image]
+    files: Iterable[GivenFile]
     settings: ModelSettings | None
     message_id: str | None
     when_busy: WhenBusy | None
@@ -172,30 +177,32 @@ class Conversation(Homebound):
     # --- a turn
 
     @overload
-    async def send(self, text: str, *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
-
-    @overload
-    async def send(self, text: str, *, output: type[A] | Output[A], **options: Unpack[SendOptions]) -> Turn[A]: ...
+    async def send(self, text: str = ..., *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
 
     @overload
     async def send(
-        self, text: str, *, output: tuple[type[A], type[B]], **options: Unpack[SendOptions]
+        self, text: str = ..., *, output: type[A] | Output[A], **options: Unpack[SendOptions]
+    ) -> Turn[A]: ...
+
+    @overload
+    async def send(
+        self, text: str = ..., *, output: tuple[type[A], type[B]], **options: Unpack[SendOptions]
     ) -> Turn[A | B]: ...
 
     @overload
     async def send(
-        self, text: str, *, output: tuple[type[A], type[B], type[C]], **options: Unpack[SendOptions]
+        self, text: str = ..., *, output: tuple[type[A], type[B], type[C]], **options: Unpack[SendOptions]
     ) -> Turn[A | B | C]: ...
 
     @overload
-    async def send(self, text: str, *, output: AnyOutput, **options: Unpack[SendOptions]) -> Turn: ...
+    async def send(self, text: str = ..., *, output: AnyOutput, **options: Unpack[SendOptions]) -> Turn: ...
 
     async def send(
         self,
-        text: str,
+        text: str = "",
         *,
         output: AnyOutput | None = None,
-        images: Iterable[str | bytes | Image] = (),
+        files: Iterable[GivenFile] = (),
         settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
@@ -203,8 +210,9 @@ class Conversation(Homebound):
     ) -> Turn:
         """Send a message, and wait until the turn that takes it ends or waits for a person.
 
-        `images` belong to the message. Each is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP
-        file: at most 20 of them, each of up to 10 million characters as a data: URL. With images the text may be empty.
+        `files` belong to the message: images, PDFs, recordings, videos, texts. Each is a path (`pathlib.Path`), the
+        bytes, an https:// URL, or a `File`, which also says a name; `Policy.files` says how large they may be, and how
+        many. Their bytes are stored once beside the log. With files the text may be empty.
 
         `settings` are parameters of the model requests of the turn that takes the message, such as its temperature or
         its `tool_choice`; what they leave open, the turn's profile and the policy decide.
@@ -222,9 +230,10 @@ class Conversation(Homebound):
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
-        message = self._message(text, images, settings, message_id, when_busy, output)
+        prepared = await self._loop.files.prepare(files) if files != () else ()
+        message = self._message(text, prepared, settings, message_id, when_busy, output)
         async with self._sending:
-            step = (await self._ask(message)).step
+            step = (await self._ask_with(prepared, message)).step
         if wait:
             turn = await self._stopped_turn(self._loop.turns.of_message(message.event_id))
         else:
@@ -235,9 +244,9 @@ class Conversation(Homebound):
 
     def stream(
         self,
-        text: str,
+        text: str = "",
         *,
-        images: Iterable[str | bytes | Image] = (),
+        files: Iterable[GivenFile] = (),
         settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
@@ -250,10 +259,13 @@ class Conversation(Homebound):
 
         The arguments are those of `send`. The message is sent when the iteration begins. A message that waits for its
         turn shows nothing until then; one that is sent again under its `message_id` is not taken twice, and the same
-        stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, and later what
-        `send` raises.
+        stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, or, of
+        files, when the iteration begins, and later what `send` raises.
         """
-        return self._stream(self._message(text, images, settings, message_id, when_busy, output))
+        chosen = settings, message_id, when_busy, output
+        if files == ():
+            return self._stream(self._message(text, (), *chosen))
+        return self._stream_with(text, files, *chosen)
 
     async def answer(
         self,
@@ -412,7 +424,7 @@ class Conversation(Homebound):
         message_id: str,
         text: str,
         *,
-        images: Iterable[str | bytes | Image] | None = None,
+        files: Iterable[GivenFile] | None = None,
         request_id: str | None = None,
         wait: bool = True,
     ) -> Turn:
@@ -420,13 +432,18 @@ class Conversation(Homebound):
         all that followed it are hidden: no model is shown them any more, and `branches` lists them. A turn under way is
         cancelled first.
 
-        The message keeps its images, unless others are given. It has `request_id` as its id from now on, under which
+        The message keeps its files, unless others are given. It has `request_id` as its id from now on, under which
         it can be edited again, or else a new id. What was said before it in the same turn is answered with it.
 
         Raises `InvalidInput`, and `Refused`: `unknown_message`, also for one that still waits; `hidden` for one that is
         in another branch; `busy` while the conversation goes to another branch; `no_branches` for a sub-agent.
         """
-        given = {} if images is None else {"images": images}
+        given: dict[str, object] = {}
+        if files is not None:
+            prepared = await self._loop.files.prepare(files)
+            given["files"] = self._references(prepared)
+            self._loop.check_may_write()
+            await self._loop.files.store(prepared)
 
         def edited(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
             message, turn = tree.find_message(message_id)
@@ -730,7 +747,9 @@ class Conversation(Homebound):
         """Submit what a person does about a turn, such as a `ToolApproval` or a `UserQuestionResponse`, as the event
         itself, and wait as `send` does: for hosts that make events of what their clients send. Submitted again under
         its `event_id` it has the same result. Raises what the method of the same purpose raises."""
-        outcome = await self._ask(checked(request))
+        taken = checked(request)
+        await self._loop.files.check(files_of(taken))
+        outcome = await self._ask(taken)
         assert outcome.handled is not None, "the event was a request"
         return await self._turn(outcome.handled, wait=wait)
 
@@ -738,6 +757,7 @@ class Conversation(Homebound):
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
         before. Raises `InvalidInput` and `Refused`."""
         taken = checked(event)
+        await self._loop.files.check(files_of(taken))
         if isinstance(taken, DetailsChanged) and taken.metadata is not None:
             taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
         while True:
@@ -777,10 +797,12 @@ class Conversation(Homebound):
         """Return what was said as messages in OpenAI's chat format, oldest first: the system prompt, the history that
         the conversation began with, as it was given but for its repairs, and everything since.
 
-        A new conversation can begin with them: `engine.create(messages=await conversation.messages())`. A call that has
-        no result yet has one that says so; what a model thought, and what was delivered, is not part of the format.
+        A new conversation can begin with them: `engine.create(messages=await conversation.messages())`. Files stand in
+        them with their bytes. A call that has no result yet has one that says so; what a model thought, and what was
+        delivered, is not part of the format.
         """
-        return openai_messages(await self.events())
+        written = openai_messages(await self.events())
+        return [await with_bytes(message, self._loop.files) for message in written]
 
     async def repairs(self) -> tuple[str, ...]:
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
@@ -955,24 +977,45 @@ class Conversation(Homebound):
     def _message(
         self,
         text: str,
-        images: Iterable[str | bytes | Image],
+        files: Iterable[PreparedFile],
         settings: ModelSettings | None,
         message_id: str | None,
         when_busy: WhenBusy | None,
         output: AnyOutput | None,
     ) -> UserMessage:
+        """Make a message. Raises `InvalidInput`, also for files that no model of the conversation takes."""
+        references = self._references(files)
         message = make(
             UserMessage,
             event_id=new_id() if message_id is None else message_id,
             at=self._loop.now(),
             text=text,
-            images=images,
+            files=references,
             settings=settings,
             when_busy=when_busy,
             output=named_output(output),
         )
         admitted(self._choices.forms, message.output)
         return message
+
+    def _references(self, files: Iterable[PreparedFile]) -> tuple[FileReference, ...]:
+        """The references to these files. Raises `InvalidInput` for one that no model of the conversation takes."""
+        references = tuple(file.reference for file in files)
+        if references:
+            check_models(self.policy, references, self._loop.takes)
+        return references
+
+    async def _ask_with(self, files: Iterable[PreparedFile], event: Event) -> Outcome:
+        """Have a request handled whose files are stored before; they are not kept if it is refused."""
+        if not files:
+            return await self._ask(event)
+        self._loop.check_may_write()
+        kept = await self._loop.files.store(files)
+        try:
+            return await self._ask(event)
+        except (Refused, InvalidInput, ConfigurationError):
+            await self._loop.files.take_back(kept)
+            raise
 
     async def _turn_of_step(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""
@@ -982,13 +1025,28 @@ class Conversation(Homebound):
             return QueuedTurn()
         return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
 
-    async def _stream(self, message: UserMessage) -> AsyncGenerator[Update, None]:
+    async def _stream_with(
+        self,
+        text: str,
+        files: Iterable[GivenFile],
+        settings: ModelSettings | None,
+        message_id: str | None,
+        when_busy: WhenBusy | None,
+        output: AnyOutput | None,
+    ) -> AsyncGenerator[Update, None]:
+        prepared = await self._loop.files.prepare(files)
+        message = self._message(text, prepared, settings, message_id, when_busy, output)
+        async with aclosing(self._stream(message, prepared)) as updates:
+            async for update in updates:
+                yield update
+
+    async def _stream(self, message: UserMessage, files: Iterable[PreparedFile] = ()) -> AsyncGenerator[Update, None]:
         loop = self._loop
         await loop.turns.read_contents()  # from here on the updates of every step are known
         with loop.feed.reading(), loop.follower.waiting():
             watcher = self._watcher()
             async with self._sending:
-                outcome = await self._ask(message)
+                outcome = await self._ask_with(files, message)
             updates = watcher.updates_from_now()
             if outcome.step.ignored and outcome.handled is not None:
                 updates = self._watcher(f"{outcome.handled.seq}.0").updates()

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from ..effects.model.port import Llm
     from ..effects.recall.ports import DocumentSource, Embed
     from ..effects.redaction.redaction import Redaction
-    from ..persistence.ports import SharedStore, Store
+    from ..persistence.ports import FileStore, SharedStore, Store
     from ..persistence.summaries import Summary
     from .blocking import BlockingEngine
     from .settings import Settings
@@ -146,6 +146,7 @@ class Engine(Homebound):
         location: LocationSource | Location | str | None = None,
         documents: DocumentSource | None = None,
         embed: Embed | None = None,
+        files: FileStore | None = None,
         mcps: Mapping[str, McpServer] | None = None,
         policy: Policy | None = None,
         settings: Settings | None = None,
@@ -187,6 +188,8 @@ class Engine(Homebound):
         (`Policy.redact`). `outputs` are types of answers that conversations may want: a process that names them checks
         typed answers by them and reads stored ones as them, also where another process has sent the message.
         `renderings` are functions by name that make of a typed answer what the user receives (`Policy.output_reply`).
+        `files` is where the bytes of files are stored, such as `turnwise.FolderFiles("files")`, an object of the port
+        `FileStore`; without it they are in the database.
 
         With `read_only` it is there to look at conversations: it takes no lock, and takes nothing over, so it works
         beside an engine that runs, and on a file that may only be read. Lists, logs, transcripts, replays and the
@@ -221,7 +224,7 @@ class Engine(Homebound):
         forms = forms_of(outputs, renderings, policy, known_profiles)
         servers = McpServers({**settings.mcps, **(mcps or {})})
         parts = EngineParts(
-            source=Source.of(url, store, settings, read_only=bool(read_only)),
+            source=Source.of(url, store, settings, read_only=bool(read_only), file_store=files),
             models=Models.of(model, fallback_models, models).with_named(models_named(settings, known_profiles)),
             tools=ToolRegistry(tools, [servers]),
             servers=servers,
@@ -312,6 +315,8 @@ class Engine(Homebound):
             redactor=self._redactor,
             tree=self._tree,
             declarations=Declarations(parts.tools, is_complete=parts.runs_all_tools),
+            files=lambda: self.store.files,
+            takes=parts.models.takes,
             custody=self._custody,
             read_only=parts.source.read_only,
         )
@@ -471,14 +476,15 @@ class Engine(Homebound):
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
         it is returned as it is if it was asked for in the same way."""
-        opened = await opening_of(conversation_id, self.now(), self.choices, self._parts.policy, chosen)
+        opening = await opening_of(conversation_id, self.now(), self.choices, self._parts.policy, chosen)
+        opened = opening.event
         loop = None if is_new else await self._registry.find_loop(conversation_id)
         if loop is None and opened.works_for is not None:
             served = await self._registry.get_loop(opened.works_for)
             opened = opened.replace(owner=owner_for(opened.owner, served.state, served.projection.context))
         opened = await self._redactor.redacted_opening(opened, wrote_system=bool(chosen.system))
         if loop is None:
-            loop = await self._registry.create_new(conversation_id, opened)
+            loop = await self._registry.create_new(conversation_id, opened, opening.files)
             if loop is not None:
                 log_repairs(conversation_id, opened.repairs)
                 if opened.next_wake is not None:

@@ -38,7 +38,7 @@ from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, Li
 from ..effects.dispatcher import Sender
 from ..persistence.codec import next_timer
 from ..persistence.errors import CustodyLost, StorageFailed, StoreConflict
-from ..persistence.ports import LiveShown, Log
+from ..persistence.ports import Files, LiveShown, Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
@@ -62,6 +62,7 @@ from ..states.states import (
 from ..states.step import LogEntry, Step
 from .choices import Choices
 from .declarations import Declarations
+from .files import ConversationFiles, Takes
 from .inspection import StepReader
 from .mailbox import Mailbox, SenderVariables, Work
 from .outbox import outgoing_of
@@ -90,9 +91,9 @@ class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
     `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, `steps`
-    what people look back at, `recent_requests` what was handled. `follower` looks at the store while a caller waits
-    here for what another loop does. `links` are those of the steps that asked for what is in flight. `sends`: something
-    went out, to a channel or to another agent.
+    what people look back at, `recent_requests` what was handled, `files` what was attached. `follower` looks at the
+    store while a caller waits here for what another loop does. `links` are those of the steps that asked for what is in
+    flight. `sends`: something went out, to a channel or to another agent.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Loop:
         self._services = services
         self._links = links
         self._suspended = SuspendedCalls()
+        self.files = ConversationFiles(conversation_id, services.files, lambda: self._policy, services.redactor)
         self._senders = SenderVariables(projection.state.book.turn, copy_context())
         self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)
@@ -132,6 +134,11 @@ class Loop:
     def state(self) -> AnyState:
         """Where the conversation rests, as stored."""
         return self.projection.state
+
+    @property
+    def takes(self) -> Takes:
+        """Says which files a model can be shown."""
+        return self._services.takes
 
     @property
     def _policy(self) -> Policy:
@@ -417,6 +424,7 @@ class Loop:
             self._suspended,
             self._links,
             longest_wait=state.agreed_wait(context.policy),
+            files=self.files,
         )
 
     def _effect_context_at(self, seq: int) -> EffectContext:
@@ -579,7 +587,8 @@ class LoopServices:
     `dispatcher` starts the effects of its steps, and `senders` say whom those must reach that go out. `choices` changes
     a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of the loop, and
     `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree` shows the updates
-    of all conversations. `declarations` are those of the tools that the engine has now. `custody` says which
+    of all conversations. `declarations` are those of the tools that the engine has now. `files` returns the files of
+    the store, and `takes` says which of them a model can be shown. `custody` says which
     conversations are carried out here, where several processes share a store. `read_only` has requests refused.
     `show_others` passes live updates on to the other processes that share the store; where there is one, loops are told
     what those store, and do not look for it.
@@ -595,6 +604,8 @@ class LoopServices:
     redactor: EventRedactor
     tree: TreeFeed
     declarations: Declarations
+    files: Callable[[], Files]
+    takes: Takes
     custody: Custodian | None = None
     read_only: bool = False
     show_others: Callable[[LiveShown], None] | None = None

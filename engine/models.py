@@ -14,7 +14,7 @@ from ..effects.dispatcher import Performer
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
 from ..effects.model.outputs import way_of
-from ..effects.model.port import Llm, name_of, ready_of
+from ..effects.model.port import Llm, name_of, ready_of, takes
 from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
 from ..states.context import Context
@@ -22,6 +22,7 @@ from ..states.errors import ConfigurationError
 from ..states.events import Answer
 from ..states.policy import ModelSpec, Policy
 from ..states.states import State
+from ..states.values.files import FileKind
 from ..states.values.output import OutputSchema, OutputWay
 from ..states.values.value import MAX_QUOTED, later, shortened
 
@@ -75,6 +76,10 @@ class Models:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
         models ends its turn with the model that it began with, which is made from its name."""
         return self.by_name[name] if name in self.by_name else _make_model(name)
+
+    def takes(self, name: str, kind: FileKind) -> bool | None:
+        """Whether the model of this name can be shown files of this kind; None if that is not known."""
+        return takes(self.find(name), kind)
 
     def family_of(self, name: str) -> str:
         """The family of the model of this name."""

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
+from ..effects.files import PreparedFile
+from ..effects.given_files import TakenFiles
 from ..persistence.summaries import checked_id
 from ..states.context import Context
 from ..states.errors import ConfigurationError, InvalidInput, Refused
@@ -84,19 +86,27 @@ class ChosenOpening:
         )
 
 
+class Opening(NamedTuple):
+    """The first event of a conversation, and the files that are to be stored before it."""
+
+    event: Opened
+    files: tuple[PreparedFile, ...]
+
+
 async def opening_of(
     conversation_id: str, at: datetime, choices: Choices, default: Policy, chosen: ChosenOpening
-) -> Opened:
-    """Return the first event of a conversation in an engine whose policy is `default`. Raises `ConfigurationError` for
+) -> Opening:
+    """Return how a conversation begins in an engine whose policy is `default`. Raises `ConfigurationError` for
     what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
     works_for: GivenConversation | None = chosen.header["works_for"]
     role = _role_of_new(chosen.header["role"], works_for)
-    history = await _read_history(chosen.messages, chosen.system)
     names = choices.tools(chosen.tools)
     policy = chosen.policy
     if policy is None:
         policy = background_policy(default) if role == "background" else default
     rules = choices.rules(policy, names, chosen.model, role)
+    taken = TakenFiles(rules.policy.files)
+    history = await _read_history(chosen.messages, chosen.system, taken)
     schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
     opened = make(
         Opened,
@@ -119,7 +129,7 @@ async def opening_of(
         output=named_output(chosen.output),
     )
     admitted(choices.forms, opened.output)
-    return opened
+    return Opening(opened, taken.files)
 
 
 def _metadata(chosen: ChosenOpening) -> Any:
@@ -176,14 +186,14 @@ def owner_for(owner: str | None, state: State, context: Context) -> str | None:
     return context.owner
 
 
-async def _read_history(messages: GivenMessages | None, system: str) -> RepairedHistory:
+async def _read_history(messages: GivenMessages | None, system: str, taken: TakenFiles) -> RepairedHistory:
     """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
     or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
     if messages is None:
         return RepairedHistory(system, (), ())
     if isinstance(messages, Iterator):
         messages = list(islice(messages, MAX_MESSAGES + 1))
-    return await asyncio.to_thread(repair_history, messages, system)
+    return await asyncio.to_thread(repair_history, messages, system, taken.take)
 
 
 _LOGGED = 10

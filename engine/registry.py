@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..effects.context import EffectLinks, effect_of_key
+from ..effects.files import PreparedFile
 from ..persistence.errors import StoreConflict, TracesLeft
 from ..persistence.ports import Log, Store
 from ..persistence.summaries import ConversationFilter, Details, Summary, summary_in_state
@@ -250,11 +251,14 @@ class ConversationRegistry:
         async with self.family(conversation_id):
             return await self.create_new(conversation_id, opened) or await self.get_loop(conversation_id)
 
-    async def create_new(self, conversation_id: str, opened: Opened) -> Loop | None:
-        """Create a conversation as `create` does, for a caller that holds the lock of its `family`; None if the id is
-        taken."""
+    async def create_new(self, conversation_id: str, opened: Opened, files: Iterable[PreparedFile] = ()) -> Loop | None:
+        """Create a conversation as `create` does, with the files of its history, for a caller that holds the lock of
+        its `family`; None if the id is taken."""
         opened = opened.replace(nonce=uuid.uuid4().hex)
         step, store = begin(opened), self._store()
+        for file in files:
+            if file.data is not None:
+                await store.files.keep(None, file.reference.sha256, file.data)
         try:
             log = await store.create(conversation_id, opened, step)
         except StoreConflict:

@@ -58,12 +58,11 @@ def checked(event: Event) -> Event:
 
 
 MAX_HISTORY = 50_000_000
-"""The most characters of the beginning of a conversation with a given history as JSON, images included. Chosen so that
+"""The most characters of the beginning of a conversation with a given history as JSON. Chosen so that
 its line in an export, of up to four bytes for a character, can be imported again."""
 
 _MAX_REQUEST = 4_000_000
-"""The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
-of their own, in `states/values/messages.py`."""
+"""The most characters of a request as JSON: four texts of the greatest length."""
 
 
 def bounded(request: R) -> R:
@@ -74,8 +73,7 @@ def bounded(request: R) -> R:
         return request
     if isinstance(request, UserMessage) and len(request.text) <= _MAX_REQUEST // 8:
         return request  # the JSON of a text is at most six times as long, and the other fields are short
-    images = sum(len(image.url) for image in getattr(request, "images", ()))
-    if len(request.to_json()) - images > _MAX_REQUEST:
+    if len(request.to_json()) > _MAX_REQUEST:
         raise InvalidInput("The request is too long.")
     return request
 

@@ -46,7 +46,8 @@ from ..states.states import (
 )
 from ..states.step import LogEntry, Step
 from ..states.transcript import Transcript
-from ..states.values.messages import Approver, Citation, Image, Message, MessageRole
+from ..states.values.files import FileReference
+from ..states.values.messages import Approver, Citation, Message, MessageRole
 from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
 from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, extensible
@@ -117,7 +118,7 @@ class MessageUpdate(StoredUpdate):
     turn: int
     message_id: str = ""
     origin: str = ""
-    images: tuple[Image, ...] = ()
+    files: tuple[FileReference, ...] = ()
     citations: tuple[Citation, ...] = ()
     fallback: bool = False
 
@@ -519,7 +520,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
         is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
         if message.role == "assistant" and is_thought and message.text.strip():
             yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
-        elif message.role in ("user", "assistant") and (message.text.strip() or message.images):
+        elif message.role in ("user", "assistant") and (message.text.strip() or message.files):
             yield partial(
                 MessageUpdate,
                 role=message.role,
@@ -527,7 +528,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
                 turn=message.turn,
                 message_id=message.message_id,
                 origin=message.origin,
-                images=message.images,
+                files=message.files,
                 citations=message.citations,
                 fallback=falls_back and message.role == "assistant" and bool(message.turn),
             )

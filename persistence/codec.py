@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ..states.effects import AnyEffect, Effect, StartTimer
-from ..states.events import EVENTS, Answer, AnyEvent, Event, Opened
+from ..states.events import EVENTS, Answer, AnyEvent, Event, Opened, files_of
 from ..states.states import AnyState, State, Timer
 from ..states.step import Step
 from ..states.values.messages import HistoryMessage
@@ -118,6 +119,22 @@ def decode_event(row: EventRow) -> AnyEvent:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise _unreadable(row) from error
     return event
+
+
+_REFERENCE = '"sha256":"'
+"""What stands in the payload of each event that refers to a stored file, and in few others: within a text the quotation
+marks are escaped."""
+
+
+def files_in(rows: Iterable[EventRow]) -> tuple[str, ...]:
+    """Return the digests of the stored files to which these steps refer, each once. What cannot be read refers to none.
+    `Pure.`"""
+    digests: dict[str, None] = {}
+    for row in rows:
+        if _REFERENCE in str(row.payload):
+            with suppress(Damaged):
+                digests |= {file.sha256: None for file in files_of(decode_event(row)) if file.sha256}
+    return tuple(digests)
 
 
 def _payload_of(row: EventRow) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..states.errors import StoreError
 
 if TYPE_CHECKING:
-    from .ports import Store
+    from .ports import FileStore, Store
 
 CONNECTIONS = 10
 """How many connections to a server a store may hold, unless it is told."""
@@ -54,7 +54,9 @@ class DatabaseAddress(Protocol):
         """Whether several processes may have it open at once."""
         ...
 
-    async def open(self, *, read_only: bool, create: bool, connections: int) -> Store:
+    async def open(
+        self, *, read_only: bool, create: bool, connections: int, file_store: FileStore | None = None
+    ) -> Store:
         """Open the store; `open_store` says the rest."""
         ...
 
@@ -90,14 +92,22 @@ def address_of(url: str | Path) -> DatabaseAddress:
 
 
 async def open_store(
-    url: str | Path, *, read_only: bool = False, create: bool = True, connections: int = CONNECTIONS
+    url: str | Path,
+    *,
+    read_only: bool = False,
+    create: bool = True,
+    connections: int = CONNECTIONS,
+    file_store: FileStore | None = None,
 ) -> Store:
     """Open the store at `url`: a path, `sqlite:///dinner.db`, `sqlite://` for a database in memory, or
     `postgresql://user@host/dinner` for one that several processes share.
 
     Whoever opens a store must `close` it. One store at a time may write to a file; `read_only` works beside it and
     changes nothing. `connections` is how many connections to a server the store may hold at once; a file has its own.
-    Raises `StoreError` for a scheme that no store has, for a database that cannot be used, and, unless it may `create`
-    one, for a database that does not exist.
+    The bytes of files go to the `file_store`, if one is given, and into the database otherwise. Raises `StoreError` for
+    a scheme that no store has, for a database that cannot be used, and, unless it may `create` one, for a database that
+    does not exist.
     """
-    return await address_of(url).open(read_only=read_only, create=create, connections=connections)
+    return await address_of(url).open(
+        read_only=read_only, create=create, connections=connections, file_store=file_store
+    )

@@ -17,7 +17,7 @@ from ..states.events import Event, Opened
 from ..states.states import AnyState
 from ..states.step import Step
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
-from .records import ConversationRecord, Repair, StorageFault, StoredEntry, Undelivered
+from .records import ConversationRecord, KeptFile, Repair, StorageFault, StoredEntry, Undelivered
 from .summaries import EVERYTHING, ConversationFilter, Summary
 
 
@@ -100,8 +100,73 @@ class LoadedConversation:
     context: Context
 
 
+class Files(Protocol):
+    """The files of all conversations, each stored once under the SHA-256 digest of its bytes, in hexadecimal digits.
+
+    A conversation may refer only to files that are kept for it. A file is kept from `Files.keep` on, which comes before
+    the step that refers to it, until the conversation is deleted; a file that is kept for no conversation any more is
+    deleted with the last one. A copy that a store makes, or a record that it is given, keeps what its steps refer to.
+    """
+
+    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> str | None:
+        """Store a file, unless it is stored already, and keep it for this conversation. Durable when this returns.
+
+        Without a conversation the file is only stored, for a conversation that is stored next; `doctor` removes it if
+        none is. Returns a mark for `take_back` if the file was not kept for the conversation before, else None. Raises
+        `UnknownConversation` and `StorageFailed`."""
+        ...
+
+    async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
+        """Keep a file no longer, because no step refers to it: the request that brought it was refused. `mark` is what
+        `keep` has returned. Without effect if the file was kept for this conversation again since then."""
+        ...
+
+    async def read(
+        self, conversation_id: str | None, sha256: str, start: int = 0, end: int | None = None
+    ) -> bytes | None:
+        """Return the bytes of a file from `start` up to `end`, or to its end; None if no such file is kept for this
+        conversation, or, without one, if none is stored. The cost grows with what is returned, up to a constant. Raises
+        `StorageFailed`."""
+        ...
+
+    async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
+        """Return the files that are kept for this conversation, in the order in which they were stored. Raises
+        `UnknownConversation`."""
+        ...
+
+
+class FileStore(Protocol):
+    """Where the bytes of files are, if they are not in the database: a folder, or the object storage of a cloud.
+
+    Each file has a name of up to 100 lower-case letters, digits and `.`, which is never given twice, and what is stored
+    under it never changes. Methods raise `StorageFailed` where the storage fails.
+    """
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Store a file under a new name. It is durable as a whole when this returns; if it fails, nobody asks for it
+        again."""
+        ...
+
+    async def read(self, name: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from `start` up to `end`. Raises `StorageFailed` if there is no such file."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a file. Without effect if there is none of this name."""
+        ...
+
+    async def names(self) -> tuple[str, ...]:
+        """Return the names of all files."""
+        ...
+
+
 class Store(Protocol):
     """All conversations of one storage. Whoever opened it must `close` it."""
+
+    @property
+    def files(self) -> Files:
+        """The files that these conversations refer to."""
+        ...
 
     # --- one conversation
 

@@ -122,6 +122,14 @@ class StoredEntry(LogEntry):
     content: bytes
 
 
+class KeptFile(NamedTuple):
+    """A file that is kept for a conversation: the SHA-256 digest of its bytes in hexadecimal digits, and how many they
+    are."""
+
+    sha256: str
+    size: int
+
+
 class Outgoing(NamedTuple):
     """A delivery on its way into the outbox: the id of the effect, and the name of the channel or the id of the
     agent."""

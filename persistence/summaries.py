@@ -26,6 +26,7 @@ from ..states.roles import Role
 from ..states.states import STATES, State
 from ..states.step import LogEntry
 from ..states.values.acts import MAX_ENTRIES, marks_of
+from ..states.values.files import NOUNS, FileReference, file_of_part
 from ..states.values.messages import HistoryMessage
 from ..states.values.value import MAX_QUOTED, Block, encodable, shortened
 from .codec import decode, decode_event, digest, from_microseconds, to_microseconds
@@ -270,7 +271,7 @@ class Details(Header):
             case Opened():
                 return Details.model_construct(**event.header_fields, first_message=first_title(event.messages))
             case UserMessage() if self.first_message is None:
-                return self.replace(first_message=message_title(event.text, len(event.images)))
+                return self.replace(first_message=message_title(event.text, event.files))
             case DetailsChanged():
                 return self.with_details(event.title, event.metadata)
             case _:
@@ -344,16 +345,21 @@ def given_title(title: str | None) -> str | None:
     return None if title is None else " ".join(title.split()) or None
 
 
-def message_title(text: str, images: int) -> str | None:
+def message_title(text: str, files: Sequence[FileReference]) -> str | None:
     """Return the title of a conversation that begins with this message: the message on one line, cut to `TITLE`
     characters. `Pure.`
 
-    A message of images alone is counted, such as `3 images`. None if the message is blank.
+    Of a message of files alone the name of the first one that has a name, else how many they are, such as `3 images`.
+    None if the message is blank.
     """
     line = " ".join(word[0] for word in islice(_WORD.finditer(text), TITLE))
-    if line:
-        return shortened(line, TITLE)
-    return {0: None, 1: "1 image"}.get(images, f"{images} images")
+    if line or not files:
+        return shortened(line, TITLE) if line else None
+    if named := next((file.name for file in files if file.name), None):
+        return shortened(named, TITLE)
+    kinds = {file.kind for file in files}
+    noun = NOUNS[kinds.pop()] if len(kinds) == 1 else "file"
+    return f"1 {noun}" if len(files) == 1 else f"{len(files)} {noun}s"
 
 
 def first_title(messages: Iterable[HistoryMessage]) -> str | None:
@@ -366,12 +372,12 @@ def first_title(messages: Iterable[HistoryMessage]) -> str | None:
 def _history_title(message: HistoryMessage) -> str | None:
     match message.given.get("content"):
         case str(text):
-            return message_title(text, 0)
+            return message_title(text, ())
         case list(parts):
             objects = [part for part in parts if isinstance(part, dict)]
             texts = (text for text in (part.get("text") for part in objects) if isinstance(text, str))
-            images = sum(part.get("type") == "image_url" for part in objects)
-            return message_title("\n".join(texts), images)
+            files = [file for file in map(file_of_part, objects) if file is not None]
+            return message_title("\n".join(texts), files)
         case _:
             return None
 

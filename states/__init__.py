@@ -102,10 +102,11 @@ from .events import (
 )
 from .header import Header
 from .machine import begin, next_events, transition
-from .openai_reading import RepairedHistory, repair_history
+from .openai_reading import RepairedHistory, TakeFile, repair_history
 from .openai_writing import openai_messages
 from .policy import (
     Empty,
+    FileRules,
     Limits,
     ModelSettings,
     ModelSpec,
@@ -169,6 +170,7 @@ from .values.acts import (
     VectorQuery,
     WorkComplete,
 )
+from .values.files import FileKind, FileReference, FileReferences
 from .values.messages import (
     Approver,
     Citation,
@@ -176,7 +178,6 @@ from .values.messages import (
     Heard,
     HistoryMessage,
     HistoryRole,
-    Image,
     Joined,
     Made,
     Matter,
@@ -247,9 +248,9 @@ __all__ += ["CloseRequested", "Closed", "CompactHistory", "Compacting", "Compact
 __all__ += ["ConfigurationError", "Context", "CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]
 __all__ += ["Effect", "EffectFailed", "Empty", "EndedStatus", "Event", "ExecuteTool"]
-__all__ += ["Failed", "Failure", "FailureKind", "FoundText"]
+__all__ += ["Failed", "Failure", "FailureKind", "FileKind", "FileReference", "FileReferences", "FileRules", "FoundText"]
 __all__ += ["Header", "Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
-__all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
+__all__ += ["Idle", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
 __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
 __all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
@@ -279,7 +280,7 @@ __all__ += ["Said", "SaidPart", "Schedule", "ScheduleChanged", "SelectProfile", 
 __all__ += ["SpawnSubAgent", "Speech", "SpeechRules", "Spoken", "StartTimer", "State", "Step", "Stopped", "StoreError"]
 __all__ += ["SubAgentAsked", "SubAgentFinished", "SubAgentRules", "SubAgentTask", "SubAgents", "SummarizeTurn"]
 __all__ += ["Summarizing", "Suspect", "SwitchBranch"]
-__all__ += ["Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolComplete", "ToolExecuting"]
+__all__ += ["TakeFile", "Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolComplete", "ToolExecuting"]
 __all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "Transcript", "Transfer", "TurnEnded"]
 __all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]
 __all__ += ["UnknownConversation", "Usage", "UserCancel", "UserMessage", "UserQuestion", "UserQuestionResponse"]

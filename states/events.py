@@ -21,12 +21,12 @@ from pydantic_core import PydanticCustomError
 from .header import Setup
 from .policy import ModelSettings, Policy, WhenBusy
 from .values.acts import Audience, Metadata, Owner, Schedule, Title, check_message
+from .values.files import FileReference, FileReferences
 from .values.messages import (
     Approver,
     Citation,
     CrashContract,
     HistoryMessage,
-    Images,
     ProviderFields,
     Suspect,
     ToolCall,
@@ -62,6 +62,19 @@ class Event(Tagged):
     def texts(self) -> tuple[str, ...]:
         """The texts that this event brings, in the order in which `Heard.index` counts them. `Pure.`"""
         return tuple(getattr(self, name) for name in self.TEXTS)
+
+
+def files_of(event: Event) -> tuple[FileReference, ...]:
+    """The files that this event brings, in order. `Pure.`"""
+    match event:
+        case UserMessage(files=files):
+            return files
+        case ToolComplete(result=ToolResult(files=files)) | ToolReconciled(result=ToolResult(files=files)):
+            return files
+        case Opened(messages=messages) if messages:
+            return tuple(file for message in messages for file in message.files)
+        case _:
+            return ()
 
 
 class Request(Event):
@@ -388,7 +401,7 @@ def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
 
 
 class UserMessage(Request):
-    """A message of a person: text, images, or both. `when_busy` says what happens to it during a turn; None leaves that
+    """A message of a person: text, files, or both. `when_busy` says what happens to it during a turn; None leaves that
     to the policy. `settings` are parameters of the model requests of the turn that takes it. `output` is the form that
     the answer must have; None leaves that to the profile of the turn, or else to the conversation. Of several messages
     in one turn the newest that says so decides."""
@@ -396,7 +409,7 @@ class UserMessage(Request):
     TEXTS: ClassVar = ("text",)
 
     type: Literal["user_message"] = "user_message"
-    images: Images = ()  # in front of the text, which may be empty if there are any
+    files: FileReferences = ()  # in front of the text, which may be empty if there are any
     text: RequestText
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
@@ -405,7 +418,7 @@ class UserMessage(Request):
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str, info: ValidationInfo) -> str:
-        return text if info.data.get("images") else check_message(text)
+        return text if info.data.get("files") else check_message(text)
 
 
 _MessageText = Annotated[RequestText, AfterValidator(check_message)]

@@ -197,11 +197,11 @@ def _limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage)
 
 
 ORDER_OF_SUSPICION: Mapping[FailureKind, tuple[Suspect, ...]] = {
-    "unsupported_content": ("sight", "new_images", "images"),
-    "unreadable_content": ("new_images", "images"),
+    "unsupported_content": ("hearing", "reading", "sight", "new_files", "files"),
+    "unreadable_content": ("new_files", "files"),
     "content_filter": ("additions", "answers", "memory", "earlier", "words"),
-    "invalid_request": ("new_images", "images", "additions", "answers", "earlier"),
-    "server_error": ("new_images", "images"),
+    "invalid_request": ("new_files", "files", "additions", "answers", "earlier"),
+    "server_error": ("new_files", "files"),
 }
 """What is suspected when a request is refused for its content, or fails for a reason that may be its content, in this
 order.

@@ -3,7 +3,7 @@
 A history comes from another program: it may end in the middle of a round of tool calls, hold results of calls that were
 cut off, repeat ids, or use what only one provider knows. Whatever list of messages is given, a conversation can go on
 from the repaired one: every call has exactly one result directly behind its message, ids are unique, arguments are JSON
-objects, and no message is empty. What a model is not sent, such as audio and files, is left out. A list that is in
+objects, and no message is empty. Files that a model is not sent are left out. A list that is in
 order is not changed at all.
 
 Besides messages, the list may hold the items of OpenAI's Responses API, in which calls and results stand beside the
@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from base64 import b64decode
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +27,8 @@ from pydantic import BaseModel, ValidationError
 
 from .errors import InvalidInput
 from .openai_writing import NO_RESULT, is_json_object, legal_name
-from .values.messages import HISTORY_ROLES, MAX_IMAGES, MAX_TOGETHER, HistoryMessage, Image, effect_number, media_type
+from .values.files import MAX_FILES, STORED_FILE, FileKind, FileReference, is_address
+from .values.messages import HISTORY_ROLES, HistoryMessage, effect_number
 from .values.value import encodable, shortened
 
 MAX_MESSAGES = 100_000
@@ -49,16 +48,24 @@ class RepairedHistory:
     repairs: tuple[str, ...]
 
 
-def repair_history(messages: Iterable[Mapping[str, Any] | BaseModel], system: str = "") -> RepairedHistory:
+TakeFile = Callable[[str, str], FileReference]
+"""Takes the bytes out of a data: URL, and returns the reference under which they are stored. It is given the name of
+the file, which may be empty. Raises `InvalidInput` for what cannot be used."""
+
+
+def repair_history(
+    messages: Iterable[Mapping[str, Any] | BaseModel], system: str = "", take_file: TakeFile | None = None
+) -> RepairedHistory:
     """Return the history of these messages, which are in OpenAI's chat format, with everything repaired that a provider
     would refuse.
 
     The system messages at the beginning become the system prompt, unless it is given as `system`; those behind them
-    stay where they are. Members that the format does not know are kept, but not sent to a model. Raises `InvalidInput`
+    stay where they are. Members that the format does not know are kept, but not sent to a model. In place of the bytes
+    of a file stands the reference that `take_file` returns; without it they are left out. Raises `InvalidInput`
     for what is no list of mappings, and for more than `MAX_MESSAGES`. `Pure.`
     """
     repairs = Repairs()
-    entries = list(arranged(_read_all(_checked(messages), repairs), repairs))
+    entries = list(arranged(_read_all(_checked(messages), repairs, take_file), repairs))
     leading = list(takewhile(_is_system, entries))
     if system.strip():
         for entry in leading:
@@ -101,10 +108,12 @@ def _text_of(entry: Entry) -> str:
 # --- each message by itself
 
 
-def _read_all(messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs) -> Iterator[Entry]:
+def _read_all(
+    messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs, take_file: TakeFile | None
+) -> Iterator[Entry]:
     copies = ((place, _copied(message, partial(repairs.add, place))) for place, message in enumerate(messages))
     for place, fields in _as_messages(copies, repairs):
-        repaired = _repaired(fields, partial(repairs.add, place))
+        repaired = _repaired(fields, partial(repairs.add, place), take_file)
         if repaired is not None:
             yield Entry(place, repaired)
 
@@ -119,14 +128,16 @@ def _copied(message: Mapping[str, Any] | BaseModel, report: _ReportRepair) -> di
     return fields
 
 
-def _repaired(fields: dict[str, Any], report: _ReportRepair) -> dict[str, Any] | None:
+def _repaired(
+    fields: dict[str, Any], report: _ReportRepair, take_file: TakeFile | None = None
+) -> dict[str, Any] | None:
     """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
     role = _role(fields, report)
     if role is None:
         return None
     _repair_members(role, fields, report)
     if "content" in fields or role != "assistant":
-        fields["content"] = _repair_content(role, fields.get("content"), report)
+        fields["content"] = _repair_content(role, fields.get("content"), report, take_file)
     if role == "assistant":
         _repair_calls(fields, report)
     elif role == "tool" and fields["content"] is None:
@@ -252,12 +263,9 @@ def _mended(arguments: str) -> str | None:
 
 
 _TEXTS = {"text", "input_text", "output_text"}
-_DATA = re.compile(r"data:[^,]{0,100};base64,(.*)", re.DOTALL)
-_BEGINNING = 16
-"""Characters of base64 that hold the longest signature of an image."""
 
 
-def _repair_content(role: str, content: Any, report: _ReportRepair) -> Any:
+def _repair_content(role: str, content: Any, report: _ReportRepair, take_file: TakeFile | None) -> Any:
     """Return the content as a text, a list of parts that is not empty, or None. `content` is a JSON value."""
     if content is None or isinstance(content, str):
         return content
@@ -272,14 +280,18 @@ def _repair_content(role: str, content: Any, report: _ReportRepair) -> Any:
         return None
     if not content:
         report("The content is an empty list, and was left out.")
-    return list(_PartReader(role, report).read_all(content)) or None
+    return list(_PartReader(role, report, take_file).read_all(content)) or None
 
 
 def is_blank(content: Any) -> bool:
     """Return whether a repaired content shows nothing. `Pure.`"""
     if isinstance(content, list):
-        return not any(part["type"] == "image_url" or str(part[part["type"]]).strip() for part in content)
+        return not any(_is_file(part) or str(part[part["type"]]).strip() for part in content)
     return content is None or not content.strip()
+
+
+def _is_file(part: dict[str, Any]) -> bool:
+    return part["type"] == "image_url" or STORED_FILE in part
 
 
 def _are_parts(content: Any) -> bool:
@@ -291,11 +303,11 @@ def _are_parts(content: Any) -> bool:
 class _PartReader:
     """Reads the parts of one message."""
 
-    def __init__(self, role: str, report: _ReportRepair) -> None:
+    def __init__(self, role: str, report: _ReportRepair, take_file: TakeFile | None) -> None:
         self._role = role
         self._report = report
-        self._images = 0
-        self._size = 0
+        self._take_file = take_file
+        self._files = 0
 
     def read_all(self, parts: list[Any]) -> Iterator[dict[str, Any]]:
         """Yield the parts that are kept."""
@@ -316,8 +328,8 @@ class _PartReader:
                 return {"type": "text", "text": text}
             case {"type": "refusal", "refusal": str()} if self._role == "assistant":
                 return dict(part)
-            case {"type": "image_url" | "input_image"} if self._role in ("user", "tool"):
-                return self._image(part)
+            case {"type": "image_url" | "input_image"} | {"stored_file": _} if self._role in ("user", "tool"):
+                return self._stored(part) if STORED_FILE in part else self._image(part)
             case {"type": str(kind)}:
                 self._report(f"A part of the type {quoted(kind)} was left out.")
             case _:
@@ -330,44 +342,54 @@ class _PartReader:
         if not isinstance(address, dict) or not isinstance(address.get("url"), str):
             self._report("An image without a URL was left out.")
             return None
-        url = self._checked(address["url"])
-        if url is None:
+        url = address["url"]
+        stored = self._taken(url, "An image", "image") if url.startswith("data:") else None
+        if stored is None and not is_address(url):
+            if not url.startswith("data:"):
+                self._report("An image was left out: it is at no https:// URL, and in no data: URL.")
             return None
+        if not self._has_room():
+            return None
+        if stored is not None:
+            own = {**part, "type": "image_url", "image_url": {k: v for k, v in address.items() if k != "url"}}
+            return {**own, STORED_FILE: stored.model_dump(mode="json", exclude_defaults=True)}
         if isinstance(given, dict) and part["type"] == "image_url":
-            return part if url == given["url"] else {**part, "image_url": {**given, "url": url}}
+            return part
         self._report("An image was written as OpenAI's chat format has it.")
-        return {"type": "image_url", "image_url": {**address, "url": url}}
+        return {"type": "image_url", "image_url": address}
 
-    def _checked(self, url: str) -> str | None:
-        """Return the URL of an image that can be sent; None if this is none, or if it is one too many."""
-        named = _with_its_media_type(url)
+    def _taken(self, url: str, what: str, kind: FileKind, name: str = "") -> FileReference | None:
+        """The reference to what a data: URL holds, or None if it is nothing of this kind that can be used."""
+        if self._take_file is None:
+            self._report(f"{what} was left out: there is no place for its bytes.")
+            return None
         try:
-            Image.model_validate(named)
-        except ValidationError as error:
-            self._report(f"An image was left out: {error.errors(include_url=False, include_input=False)[0]['msg']}.")
+            file = self._take_file(url, name)
+        except InvalidInput as invalid:
+            self._report(f"{what} was left out: {invalid.sentence}")
             return None
-        if self._images == MAX_IMAGES or self._size + len(named) > MAX_TOGETHER:
-            self._report(
-                f"An image was left out: at most {MAX_IMAGES} images go together, in {MAX_TOGETHER:,} characters."
-            )
+        if file.kind != kind:
+            self._report(f"{what} was left out: it is none.")
             return None
-        if named != url:
-            self._report("The media type of an image was corrected.")
-        self._images += 1
-        self._size += len(named)
-        return named
+        if not url.startswith(f"data:{file.media_type}"):
+            self._report(f"The media type of {what[0].lower()}{what[1:]} was corrected.")
+        return file
 
+    def _stored(self, part: dict[str, Any]) -> dict[str, Any] | None:
+        """A part whose file is stored beside the log."""
+        try:
+            FileReference.model_validate(part[STORED_FILE])
+        except ValidationError:
+            self._report("A file was left out: its reference cannot be read.")
+            return None
+        return part if self._has_room() else None
 
-def _with_its_media_type(url: str) -> str:
-    """Return a data URL with the media type that its bytes have; any other URL unchanged."""
-    found = _DATA.fullmatch(url)
-    if found is None:
-        return url
-    try:
-        kind = media_type(b64decode(found[1][:_BEGINNING]))
-    except ValueError:
-        return url
-    return url if kind is None else f"data:{kind};base64,{found[1]}"
+    def _has_room(self) -> bool:
+        if self._files == MAX_FILES:
+            self._report(f"A file was left out: at most {MAX_FILES} files go together.")
+            return False
+        self._files += 1
+        return True
 
 
 _MAX_DEPTH = 50

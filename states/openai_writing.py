@@ -20,7 +20,8 @@ from pydantic_core import from_json
 from .events import Event, Opened
 from .step import LogEntry, Step
 from .transcript import transcript
-from .values.messages import LONGEST_ID, Image, Message, ToolCall, text_for_model
+from .values.files import NOUNS, STORED_FILE, FileReference
+from .values.messages import LONGEST_ID, Message, ToolCall, text_for_model
 from .values.value import shortened
 
 
@@ -30,7 +31,8 @@ def openai_messages(log: Iterable[LogEntry | tuple[Event, Step]]) -> list[WireMe
     said since.
 
     Results stand in call order, directly behind the message that made the calls; a call that has no result yet has one
-    that says so. Images of results stand in a user's message behind them. `Pure.`
+    that says so. Files of results stand in a user's message behind them. A file that is stored beside the log is
+    written as a reference. `Pure.`
     """
     entries = tuple(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry) for entry in log)
     given = [message for entry in entries[:1] for message in _given(entry.event)]
@@ -65,8 +67,8 @@ WireMessage = dict[str, Any]
 NO_RESULT = "Error: there is no result."
 """What is written as the result of a call that has none."""
 
-RESULT_IMAGES = "Returned by the tool "
-"""The beginning of the text in front of the images of a tool's result."""
+RESULT_FILES = "Returned by the tool "
+"""The beginning of the text in front of the files of a tool's result."""
 
 MAX_UNSENT = 2_000
 """The most characters of arguments that are no JSON object which a model is shown again. Chosen so that it sees its
@@ -110,13 +112,13 @@ def write(entry: MessageWithResults, id_of: Callable[[ToolCall], str]) -> Iterat
 
     What only the provider of a message reads is left out: `add_provider_fields` adds it.
 
-    Images of results stand in a user's message behind the results, because some providers refuse them in results; a
-    text names the tool that returned them. A system message within the dialogue, which many providers refuse, is
-    written as a user's message between tags. `Pure.`
+    Files of results stand in a user's message behind the results, because some providers refuse them in results; a text
+    names the tool that returned them. A file that is stored beside the log is written as a reference. A system message
+    within the dialogue, which many providers refuse, is written as a user's message between tags. `Pure.`
     """
     message, calls = entry.message, entry.message.tool_calls
     if message.role in ("user", "system"):
-        if message.text.strip() or message.images:
+        if message.text.strip() or message.files:
             yield {"role": "user", "content": _content(message)}
         return
     text = message.text if message.text.strip() else None
@@ -128,8 +130,8 @@ def write(entry: MessageWithResults, id_of: Callable[[ToolCall], str]) -> Iterat
         written["tool_calls"] = [_call(*pair) for pair in zip(calls, ids, strict=True)]
     yield written
     yield from (_result(*each) for each in zip(calls, entry.results, ids, strict=True))
-    if images := [part for index, call_id in enumerate(ids) for part in _images_of(entry, index, call_id)]:
-        yield {"role": "user", "content": images}
+    if files := [part for index, call_id in enumerate(ids) for part in _files_of(entry, index, call_id)]:
+        yield {"role": "user", "content": files}
 
 
 def text_parts(text: str) -> list[WireMessage]:
@@ -159,32 +161,38 @@ def is_json_object(text: str) -> bool:
 
 
 def _content(message: Message) -> str | list[WireMessage]:
-    """The content of a user's message: a text, or parts if there are images."""
+    """The content of a user's message: a text, or parts if there are files."""
     if message.role == "system":
         return f"<system_message>\n{message.text}\n</system_message>"
-    if not message.images:
+    if not message.files:
         return message.text
     if not message.parts:
-        return [*text_parts(message.text), *map(_image, message.images)]
-    return [written for part in message.parts for written in _part(part, message.images)]
+        return [*text_parts(message.text), *map(file_part, message.files)]
+    return [written for part in message.parts for written in _part(part, message.files)]
 
 
-def _part(part: str | int, images: Sequence[Image]) -> list[WireMessage]:
-    return text_parts(part) if isinstance(part, str) else [_image(images[part])]
+def _part(part: str | int, files: Sequence[FileReference]) -> list[WireMessage]:
+    return text_parts(part) if isinstance(part, str) else [file_part(files[part])]
 
 
-def _images_of(entry: MessageWithResults, index: int, call_id: str) -> Iterator[WireMessage]:
-    """The images of one result, behind a text that names the tool; empty if there are none."""
+def _files_of(entry: MessageWithResults, index: int, call_id: str) -> Iterator[WireMessage]:
+    """The files of one result, behind a text that names the tool; empty if there are none."""
     result = entry.results[index]
-    if result is not None and result.images:
+    if result is not None and result.files:
         name = legal_name(entry.message.tool_calls[index].name)
         shown = shortened(call_id, LONGEST_ID)
-        yield from text_parts(f"{RESULT_IMAGES}{name} (call {shown}), not sent by the user:")
-        yield from map(_image, result.images)
+        yield from text_parts(f"{RESULT_FILES}{name} (call {shown}), not sent by the user:")
+        yield from map(file_part, result.files)
 
 
-def _image(image: Image) -> WireMessage:
-    return {"type": "image_url", "image_url": {"url": image.url}}
+def file_part(file: FileReference) -> WireMessage:
+    """The part of a message that shows a file: the reference to one that is stored, whose bytes are put in where the
+    message is used, or the address of one on the web. `Pure.`"""
+    if not file.url:
+        return {"type": STORED_FILE, STORED_FILE: file.model_dump(mode="json", exclude_defaults=True)}
+    if file.kind == "image":
+        return {"type": "image_url", "image_url": {"url": file.url}}
+    return {"type": "file", "file": {"file_id": file.url, "format": file.media_type}}
 
 
 def _call(call: ToolCall, call_id: str) -> WireMessage:
@@ -201,10 +209,15 @@ def _result_text(call: ToolCall, result: Message) -> str:
     """The text of a result, which is never empty. That of an error says that it is one."""
     needs_mark = result.error and not _says_failure(result.text)
     text = f"Error: {result.text}" if needs_mark else result.text
-    count = len(result.images)
-    images = f"({count} {'images' if count > 1 else 'image'}: see below.)" if count else ""
-    notes = (_unsent_arguments(call) if result.error else "", edit_note(result), images)
+    count = len(result.files)
+    files = f"({count} {_noun(result.files)}{'s' if count > 1 else ''}: see below.)" if count else ""
+    notes = (_unsent_arguments(call) if result.error else "", edit_note(result), files)
     return "\n\n".join(part for part in (text, *notes) if part.strip()) or _EMPTY_RESULT
+
+
+def _noun(files: Sequence[FileReference]) -> str:
+    kinds = {file.kind for file in files}
+    return NOUNS[kinds.pop()] if len(kinds) == 1 else "file"
 
 
 def edit_note(result: Message) -> str:

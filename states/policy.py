@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_seriali
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from .values.files import MAX_FILES
 from .values.output import GivenOutput, OutputSchema
 from .values.value import Seconds, Text, Value
 
@@ -557,6 +558,19 @@ class OutputRendering(Rules):
     """The name of the function in `Engine.open(renderings={…})`. A log holds no functions."""
 
 
+class FileRules(Rules):
+    """How large the files of messages and results may be, and how many."""
+
+    size: int = Field(default=20_000_000, ge=1)
+    """The most bytes of one file. Chosen to be about what providers take in one request."""
+
+    together: int = Field(default=30_000_000, ge=1)
+    """The most bytes of all files of one message, or of one result."""
+
+    number: int = Field(default=20, ge=0, le=MAX_FILES)
+    """The most files of one message, or of one result; with 0 there can be none."""
+
+
 class SubAgentRules(Rules):
     """How many sub-agents a turn may start, and what they may do."""
 
@@ -586,6 +600,7 @@ class Policy(Rules):
         "settings",
         "output_retries",
         "output_reply",
+        "files",
     )
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
@@ -639,6 +654,9 @@ class Policy(Rules):
 
     sub_agents: SubAgentRules = SubAgentRules()
     """How many sub-agents a turn may start, and what they may do."""
+
+    files: FileRules = FileRules()
+    """How large the files of messages and results may be, and how many."""
 
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once. Their results always stand in call order."""

@@ -28,7 +28,6 @@ from .effects import (
     SwitchBranch,
     WithholdContent,
 )
-from .errors import InvalidInput
 from .events import (
     AgentMessage,
     DeadlineReached,
@@ -52,10 +51,10 @@ from .events import (
 from .policy import DEFAULT_SETTINGS, ModelSettings
 from .step import LogEntry, Step
 from .values.acts import Speech, with_indexes
+from .values.files import FileReference, file_of_part
 from .values.messages import (
     Heard,
     HistoryMessage,
-    Image,
     Joined,
     Made,
     Matter,
@@ -91,8 +90,8 @@ class HeardTexts:
 
     _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """The texts that each step brought."""
-    _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
-    """The images of each result that has any, by step."""
+    _files: dict[int, tuple[FileReference, ...]] = field(default_factory=dict)
+    """The files of each result that has any, by step."""
     _origins: dict[int, str] = field(default_factory=dict)
     """The agent that wrote each message which is not a person's, by step."""
     _found: dict[int, MemoryRecalled] = field(default_factory=dict)
@@ -108,8 +107,8 @@ class HeardTexts:
             return
         self._texts[seq] = texts
         if type(event) is ToolComplete or type(event) is ToolReconciled:
-            if event.result is not None and event.result.images:
-                self._images[seq] = event.result.images
+            if event.result is not None and event.result.files:
+                self._files[seq] = event.result.files
         elif type(event) is AgentMessage or type(event) is WakeUp:
             self._origins[seq] = event.origin
         elif type(event) is MemoryRecalled:
@@ -121,9 +120,9 @@ class HeardTexts:
 
     def copy(self) -> HeardTexts:
         """Return the same texts, which grow on their own. `Pure.`"""
-        texts, images, origins, found = self._texts, self._images, self._origins, self._found
+        texts, files, origins, found = self._texts, self._files, self._origins, self._found
         outputs, forms = self._outputs, self._forms
-        return HeardTexts(texts.copy(), images.copy(), origins.copy(), found.copy(), outputs.copy(), forms.copy())
+        return HeardTexts(texts.copy(), files.copy(), origins.copy(), found.copy(), outputs.copy(), forms.copy())
 
     def output(self, seq: int) -> OutputSchema | None:
         """The form that the message of this step wants of its answer. `Pure.`"""
@@ -143,15 +142,15 @@ class HeardTexts:
             case Joined() | Outcomes():
                 return said.text_of(map(self.words, said.parts))
 
-    def images(self, said: Said) -> tuple[Image, ...]:
-        """The images that belong to the text of a result. `Pure.`"""
-        if not self._images:
+    def files(self, said: Said) -> tuple[FileReference, ...]:
+        """The files that belong to the text of a result. `Pure.`"""
+        if not self._files:
             return ()
         match said:
             case Heard(seq=seq, index=0):
-                return self._images.get(seq, ())
+                return self._files.get(seq, ())
             case Joined(parts=parts) | Outcomes(parts=parts):
-                return tuple(image for part in parts for image in self.images(part))
+                return tuple(file for part in parts for file in self.files(part))
             case _:
                 return ()
 
@@ -172,8 +171,8 @@ class Acceptance:
     newest: int = 0
     by_model: dict[str, int] = field(default_factory=dict)
     """By model, the step of its newest answer."""
-    sightless: dict[str, FailureKind] = field(default_factory=dict)
-    """The models that take no images, with the kind of failure that told."""
+    unable: dict[tuple[str, Matter], FailureKind] = field(default_factory=dict)
+    """The models that take no files of a kind, with the kind of failure that told."""
     refused: int | None = None
     """The first turn that was refused for its content since the newest answer."""
     tried: list[tuple[int, Withheld]] = field(default_factory=list)
@@ -194,11 +193,14 @@ class Acceptance:
 
     def copy(self) -> Acceptance:
         """Return the same acceptance, which grows on its own. `Pure.`"""
-        return Acceptance(self.newest, self.by_model.copy(), self.sightless.copy(), self.refused, self.tried.copy())
+        return Acceptance(self.newest, self.by_model.copy(), self.unable.copy(), self.refused, self.tried.copy())
 
-    def withheld_from_the_sightless(self) -> tuple[Withheld, ...]:
-        """What is withheld of a message that enters with images now. `Pure.`"""
-        return tuple(Withheld(what="images", kind=kind, model=model) for model, kind in self.sightless.items())
+    def withheld_from_the_unable(self, files: Sequence[FileReference]) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with these files now. `Pure.`"""
+        kinds = {file.kind for file in files}
+        return tuple(
+            Withheld(what=what, kind=kind, model=model) for (model, what), kind in self.unable.items() if what in kinds
+        )
 
     def suspicion(self, model: str, turn: int, first_try: int) -> Suspicion:
         """What is suspicious when this model refuses a request of this turn, which answers what was said since the turn
@@ -224,7 +226,7 @@ _NOTED = frozenset(
     )
 )
 
-_NEW: frozenset[Suspect] = frozenset({"new_images", "additions", "answers", "words"})
+_NEW: frozenset[Suspect] = frozenset({"new_files", "additions", "answers", "words"})
 """The suspects that came in since the newest answer."""
 
 _TRIED: frozenset[Suspect] = frozenset({"additions", "answers", "earlier"})
@@ -305,9 +307,9 @@ class Transcript:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
         return self._heard.words(said)
 
-    def images(self, said: Said) -> tuple[Image, ...]:
-        """The images that belong to the text of a result. `Pure.`"""
-        return self._heard.images(said)
+    def files(self, said: Said) -> tuple[FileReference, ...]:
+        """The files that belong to the text of a result. `Pure.`"""
+        return self._heard.files(said)
 
     def origin(self, said: Said) -> str:
         """The agent that said this, or an empty text if it was no agent. `Pure.`"""
@@ -498,8 +500,8 @@ class Transcript:
         }
         if isinstance(waiting, UserMessage):
             self.taken[message_id] = turn
-            fields["images"] = waiting.images
-            fields["withheld"] = self._withheld_images(waiting.images)
+            fields["files"] = waiting.files
+            fields["withheld"] = self._withheld_files(waiting.files)
             if waiting.settings is not None:
                 self._message_settings[message_id] = waiting.settings
                 self._note_settings(waiting.settings, turn)
@@ -524,7 +526,7 @@ class Transcript:
         else:
             self.is_verbatim = False
             self.holds_mail = True
-        withheld = self._withheld_images(hidden.images)
+        withheld = self._withheld_files(hidden.files)
         return hidden.replace(turn=entry.turn, seq=entry.seq, deliveries=(), withheld=withheld)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
@@ -552,8 +554,8 @@ class Transcript:
         message = Message(
             role="tool",
             text=self.words(said),
-            images=(images := self.images(said)),
-            withheld=self._withheld_images(images),
+            files=(files := self.files(said)),
+            withheld=self._withheld_files(files),
             tool_call_id=call_id,
             error=is_error,
             stopped=_why_stopped(entry, result) if is_error else None,
@@ -646,12 +648,12 @@ class Transcript:
 
     def _withhold(self, effect: WithholdContent, turn: int) -> None:
         """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
-        is shown again, except for images of what they said."""
+        is shown again, except for files of what they said."""
         acceptance = self._acceptance
         suspicion = acceptance.suspicion(effect.model, turn, self.first_try(turn))
         self.is_verbatim = False
-        if effect.suspect == "sight":
-            acceptance.sightless[effect.model] = effect.kind
+        if effect.suspect in _ABILITIES:
+            acceptance.unable |= {(effect.model, what): effect.kind for what in _ABILITIES[effect.suspect]}
         elif effect.suspect == "words":
             self._show_again([one for one in acceptance.tried if not self._is_said(one, suspicion)])
         for place, message in self._candidates(suspicion.newest if effect.suspect in _NEW else 0):
@@ -691,9 +693,9 @@ class Transcript:
         elif self.condensed is not None:
             self.condensed = replace(self.condensed, withheld=withheld)
 
-    def _withheld_images(self, images: tuple[Image, ...]) -> tuple[Withheld, ...]:
-        """What is withheld of a message that enters with these images."""
-        return self._acceptance.withheld_from_the_sightless() if images and self._acceptance.sightless else ()
+    def _withheld_files(self, files: tuple[FileReference, ...]) -> tuple[Withheld, ...]:
+        """What is withheld of a message that enters with these files."""
+        return self._acceptance.withheld_from_the_unable(files) if files and self._acceptance.unable else ()
 
     # --- what the user received of it
 
@@ -808,19 +810,22 @@ def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
 
 _NOTHING: tuple[Matter, ...] = ()
 _TEXT: tuple[Matter, ...] = ("text",)
-_IMAGES: tuple[Matter, ...] = ("images",)
-_ALL: tuple[Matter, ...] = ("text", "images")
+_FILES: tuple[Matter, ...] = ("image", "document", "audio", "video")
+_ALL: tuple[Matter, ...] = ("text", *_FILES)
 
 _Matters = Mapping[Suspect, tuple[Matter, ...]]
 
-_OLD: _Matters = {"sight": _IMAGES, "images": _IMAGES}
-_NEW_CONTENT: _Matters = {**_OLD, "new_images": _IMAGES}
-_SAID: _Matters = {**_NEW_CONTENT, "additions": _IMAGES, "words": _ALL}
+_ABILITIES: _Matters = {"hearing": ("audio", "video"), "reading": ("document",), "sight": ("image",)}
+"""What a model does not take that lacks an ability."""
+
+_OLD: _Matters = {**_ABILITIES, "files": _FILES}
+_NEW_CONTENT: _Matters = {**_OLD, "new_files": _FILES}
+_SAID: _Matters = {**_NEW_CONTENT, "additions": _FILES, "words": _ALL}
 _ADDED: _Matters = {**_NEW_CONTENT, "additions": _ALL}
 """What of a message each suspect is: of an accepted one, of one that was not, of what people said in the turn, and of
 what came in otherwise."""
 
-_FROM_ITS_MODEL: frozenset[Suspect] = frozenset({"sight", "images", "earlier"})
+_FROM_ITS_MODEL: frozenset[Suspect] = frozenset({*_ABILITIES, "files", "earlier"})
 """What is withheld only from the model that refused it: others have accepted it, or take what this one does not."""
 
 
@@ -836,10 +841,10 @@ class Suspicion:
     accepted: int
     is_repeated: bool
 
-    def held(self, shown: Sequence[Message], all_messages: Iterable[Message]) -> Iterator[Suspect]:
+    def held(self, shown: Sequence[Message], all_messages: Sequence[Message]) -> Iterator[Suspect]:
         """Yield what a request that shows these messages, out of all, has of each suspect. `Pure.`"""
         for suspect in get_args(Suspect):
-            if suspect == "sight" and any(map(self._has_taken_images, all_messages)):
+            if suspect in _ABILITIES and any(self._has_taken(suspect, message) for message in all_messages):
                 continue
             if any(self.matters(suspect, message) for message in shown):
                 yield suspect
@@ -847,11 +852,10 @@ class Suspicion:
     def matters(self, suspect: Suspect, message: Message) -> tuple[Matter, ...]:
         """What of this message the model sees and is under this suspicion. `Pure.`"""
         hidden = {one.what for one in message.withheld if one.concerns(self.model)}
-        has: dict[Matter, bool] = {
-            "text": bool(message.text.strip() or message.tool_calls),
-            "images": bool(message.images),
-        }
-        return tuple(one for one in self._suspected(suspect, message) if has[one] and one not in hidden)
+        has: set[Matter] = {file.kind for file in message.files}
+        if message.text.strip() or message.tool_calls:
+            has.add("text")
+        return tuple(one for one in self._suspected(suspect, message) if one in has and one not in hidden)
 
     def mark(self, suspect: Suspect, kind: FailureKind, what: Matter) -> Withheld:
         """How it is noted that this is withheld because of a failure of this kind. `Pure.`"""
@@ -871,8 +875,8 @@ class Suspicion:
         """Whether a person has said this in the turn. `Pure.`"""
         return message.role == "user" and message.audience is None and message.turn >= self.turn
 
-    def _has_taken_images(self, message: Message) -> bool:
-        return message.seq < self.accepted and "images" in self.matters("images", message)
+    def _has_taken(self, suspect: Suspect, message: Message) -> bool:
+        return message.seq < self.accepted and bool(self.matters(suspect, message))
 
 
 @dataclass(frozen=True)
@@ -914,37 +918,34 @@ def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message
 
 
 def _read_given(message: HistoryMessage) -> Message:
-    """Read one message: its texts, its images, and the order in which they stand."""
+    """Read one message: its texts, its files, and the order in which they stand."""
     given, role = message.given, message.role
     parts = [part for part in map(_content_of, _parts_of(given.get("content"))) if part is not None]
-    images = tuple(part for part in parts if isinstance(part, Image))
+    files = tuple(part for part in parts if isinstance(part, FileReference))
     text = "\n\n".join(part for part in parts if isinstance(part, str))
     refusal, call_id = given.get("refusal"), given.get("tool_call_id")
     if not text.strip() and isinstance(refusal, str):
         text = refusal
-    kinds, places = [isinstance(part, Image) for part in parts], count()
-    text_stands_behind_image = kinds != sorted(kinds)
+    kinds, places = [isinstance(part, FileReference) for part in parts], count()
+    text_stands_behind_file = kinds != sorted(kinds)
     placed = tuple(part if isinstance(part, str) else next(places) for part in parts)
     return Message(
         role="system" if role == "developer" else role,
         text=text,
-        images=images,
-        parts=placed if text_stands_behind_image else (),
+        files=files,
+        parts=placed if text_stands_behind_file else (),
         tool_calls=tuple(map(_call, message.calls)),
         tool_call_id=call_id if isinstance(call_id, str) and role == "tool" else None,
     )
 
 
-def _content_of(part: Any) -> str | Image | None:
-    """The text or the image of a part, or None if it has none that a model can be shown."""
+def _content_of(part: Any) -> str | FileReference | None:
+    """The text or the file of a part, or None if it has none that a model can be shown."""
     match part:
         case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
             return text if text.strip() else None
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            try:
-                return Image.of(url)
-            except InvalidInput:
-                return None
+        case dict():
+            return file_of_part(part)
         case _:
             return None
 

@@ -35,6 +35,7 @@ from pydantic import ValidationError
 from ...states.values.messages import ToolResult
 from ..logs import performer_logger
 from ..tools.context import ToolContext, ToolError
+from ..tools.results import ResultWithFiles
 from ..version import __version__
 from .asking import Asker
 from .messages import MAX_MESSAGE, CallResults, bound
@@ -115,7 +116,7 @@ class McpConnection:
 
     async def call(
         self, listed: mcp_types.Tool, may_ask: bool, arguments: dict[str, Any], context: ToolContext
-    ) -> ToolResult:
+    ) -> ToolResult | ResultWithFiles:
         """Call a tool, and return its result. Raises `ToolError` if there is no connection."""
         if self._client is None:
             raise ToolError(f"The server {self._name} is not connected now.")

@@ -27,13 +27,14 @@ from mcp_types import CallToolResult, InputRequiredResult
 from mcp_types.methods import parse_server_result
 from pydantic import ValidationError
 
-from ...states.errors import ConfigurationError
-from ...states.values.messages import MAX_IMAGES, MAX_TOGETHER, CrashContract, Image, ToolResult
+from ...states.errors import ConfigurationError, InvalidInput
+from ...states.values.messages import CrashContract, ToolResult
 from ...states.values.value import encodable, shortened
+from ..files import DEFAULT_RULES, File, PreparedFile, prepare_one
 from ..logs import performer_logger
 from ..schemas.repairs import repaired
 from ..tools.context import ToolContext
-from ..tools.results import DONE, text_of
+from ..tools.results import DONE, ResultWithFiles, text_of
 from ..tools.tool import Tool
 from .asking import Asker, McpArguments, NotOffered, answer_requests
 from .server import McpServer, McpTool
@@ -52,7 +53,7 @@ MAX_DESCRIPTION = 4_000
 MAX_SCHEMA = 100_000
 """The most characters of a schema as JSON. A longer one would cost more in each request than a conversation."""
 
-Call = Callable[..., Awaitable[ToolResult]]
+Call = Callable[..., Awaitable[ToolResult | ResultWithFiles]]
 """Calls a tool: takes its listed form, whether it may ask the user, the arguments and the context of the call."""
 
 
@@ -244,7 +245,7 @@ class McpCall:
         self._meta: Any = None if key is None else {KEY: key}
         self._progress = _Progress(context.progress)
 
-    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+    async def run(self, arguments: dict[str, Any]) -> ToolResult | ResultWithFiles:
         """Return the result of the call. Raises `ConnectionLost`. If the task is cancelled, the server is told."""
         try:
             return result_of(await self._answer(arguments))
@@ -330,44 +331,41 @@ NO_REASON = "The tool failed, and its server does not say why."
 Block = mcp_types.ContentBlock
 
 
-def result_of(returned: mcp_types.CallToolResult) -> ToolResult:
+def result_of(returned: mcp_types.CallToolResult) -> ToolResult | ResultWithFiles:
     """The result for what a server returned.
 
     Texts stand one below the other, with blank lines between them. Images are shown as far as models take them. Audio,
     other images and binary resources are described. Structured content is written as JSON, unless a text says the same.
     `Pure.`
     """
-    images: list[Image] = []
+    images: list[File] = []
     texts: list[str] = []
+    left = DEFAULT_RULES.together
     for block in returned.content:
-        image = _image_of(block) if _has_room(images) else None
-        if image is not None and _fits(image, images):
-            images.append(image)
+        image = _image_of(block) if len(images) < DEFAULT_RULES.number else None
+        if image is not None and image.reference.size <= left:
+            left -= image.reference.size
+            images.append(File(image.data or b""))
         else:
             texts.append(_written(block))
     if (structured := returned.structured_content) is not None and not _is_told(structured, _plain_texts(returned)):
         texts.append(text_of(structured))
     text = encodable("\n\n".join(texts))
+    if images:
+        return ResultWithFiles(text, tuple(images), returned.is_error)
     nothing = NO_REASON if returned.is_error else DONE
-    return ToolResult(text=text if text or images else nothing, images=tuple(images), error=returned.is_error)
+    return ToolResult(text=text or nothing, error=returned.is_error)
 
 
-def _has_room(images: Sequence[Image]) -> bool:
-    return len(images) < MAX_IMAGES
-
-
-def _fits(image: Image, images: Iterable[Image]) -> bool:
-    return len(image.url) + sum(len(each.url) for each in images) <= MAX_TOGETHER
-
-
-def _image_of(block: Block) -> Image | None:
+def _image_of(block: Block) -> PreparedFile | None:
     """The image in the block, or None if there is none that every model can read."""
     if not isinstance(block, mcp_types.ImageContent):
         return None
     try:
-        return Image(url=f"data:{block.mime_type};base64,{block.data}")
-    except (ValidationError, ValueError):
+        image = prepare_one(f"data:{block.mime_type};base64,{block.data}")
+    except InvalidInput:
         return None
+    return image if image.reference.kind == "image" else None
 
 
 def _written(block: Block) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
+from ...states.values.files import FileKind
 from ...states.values.messages import NOTHING_SPENT, Citation, Usage
 from ...states.values.output import OutputWay
 from ...states.values.value import MAX_QUOTED, NO_FAULT_OF_A_MODEL, FailureKind, shortened
@@ -51,12 +52,13 @@ class RequestedOutput:
 class ModelRequest:
     """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
-    `tool_choice="none"` lists the tools but allows no call, "required" wants at least one, and the name of a tool wants
-    a call of it. `output` says which form the answer must have; None stands for a text. Later requests share the dicts,
-    so change copies only.
-    `purpose` and `conversation_id` are not sent to the provider; the id is empty if the application calls a `Rewording`
-    without one. `settings` are parameters such as the temperature, from the message, the profile and the policy of the
-    turn, apart from the `tool_choice`; those that are None are not sent.
+    Images, recordings, documents and videos are parts of messages, as litellm takes them: `image_url` and `file` with a
+    data: URL or an address, `input_audio` with base64. `tool_choice="none"` lists the tools but allows no call,
+    "required" wants at least one, and the name of a tool wants a call of it. `output` says which form the answer must
+    have; None stands for a text. Later requests share the dicts, so change copies only. `purpose` and `conversation_id`
+    are not sent to the provider; the id is empty if the application calls a `Rewording` without one. `settings` are
+    parameters such as the temperature, from the message, the profile and the policy of the turn, apart from the
+    `tool_choice`; those that are None are not sent.
     """
 
     model: str
@@ -74,11 +76,9 @@ class ModelRequest:
         return sum(len(text) for message in self.messages for text in _texts_in(message))
 
     @cached_property
-    def has_images(self) -> bool:
-        """Whether the request shows images. `Pure.`"""
-        contents = (message.get("content") for message in self.messages)
-        parts = (part for content in contents if isinstance(content, list) for part in content)
-        return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
+    def shows(self) -> frozenset[FileKind]:
+        """The kinds of files that the request shows. Text files are texts. `Pure.`"""
+        return frozenset(_kinds_shown(self.messages))
 
 
 def _texts_in(message: Mapping[str, Any]) -> Iterator[str]:
@@ -86,6 +86,39 @@ def _texts_in(message: Mapping[str, Any]) -> Iterator[str]:
     parts = content if isinstance(content, list) else ({"text": content},)
     yield from (text for part in parts if isinstance(text := part.get("text"), str))
     yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
+
+
+def _kinds_shown(messages: tuple[dict[str, Any], ...]) -> Iterator[FileKind]:
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if (kind := _kind_of(part)) is not None:
+                yield kind
+
+
+_PARTS: Mapping[str, FileKind] = {"image_url": "image", "input_audio": "audio", "video_url": "video"}
+
+
+def _kind_of(part: Any) -> FileKind | None:
+    match part:
+        case {"type": "file", "file": {"format": str(media_type)}}:
+            return _kind_of_type(media_type)
+        case {"type": "file", "file": {"file_data": str(url)}}:
+            return _kind_of_type(url.removeprefix("data:")[:100])
+        case {"type": "file"}:
+            return "document"
+        case {"type": str(kind)}:
+            return _PARTS.get(kind)
+        case _:
+            return None
+
+
+def _kind_of_type(media_type: str) -> FileKind:
+    match media_type.partition("/")[0]:
+        case "image" | "audio" | "video" as kind:
+            return kind
+        case _:
+            return "document"
 
 
 @dataclass(frozen=True)
@@ -198,7 +231,7 @@ SENTENCES: dict[FailureKind, str] = {
     "invalid_request": "The model's provider refused the request as invalid.",
     "context_window": "The conversation is too long for the model.",
     "content_filter": "The model's provider refused the content.",
-    "unsupported_content": "The model does not take this kind of content, such as images.",
+    "unsupported_content": "The model does not take this kind of content, such as images or documents.",
     "unreadable_content": "The model's provider cannot read an image or a file in the conversation.",
     "internal": "The model could not be asked.",
 }
@@ -229,6 +262,9 @@ class Llm(Protocol):
     said that a request was too long. It may have `is_priced`, which is False if its answers tell no cost
     (`Usage.cost`); then a conversation that limits the cost of its turns cannot ask it. Without that attribute it
     counts as priced.
+
+    It may have `takes(kind)`, which returns whether it can be shown files of this kind (`image`, `document`, `audio`,
+    `video`), or None if that is not known. A file that no model of a conversation takes is refused before it is sent.
 
     It may have a `family`, the name of the models that can read what this one writes for itself, such as sealed
     thinking. The default follows from its name.
@@ -275,6 +311,15 @@ def ready_of(model: Llm) -> Callable[[], Awaitable[None]] | None:
     """What returns when this model can take requests; None for a model that always can. `Pure.`"""
     ready: Any = getattr(model, "ready", None)
     return ready if iscoroutinefunction(ready) else None
+
+
+def takes(model: Llm, kind: FileKind) -> bool | None:
+    """Whether this model can be shown files of this kind; None if that is not known. Every model reads text files."""
+    if kind == "text":
+        return True
+    asked: Any = getattr(model, "takes", None)
+    known = asked(kind) if callable(asked) else None
+    return known if isinstance(known, bool) else None
 
 
 def name_of(model: Llm) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...states.events import ORIGIN_OF_WAKE_UPS
-from ...states.openai_writing import RESULT_IMAGES
+from ...states.openai_writing import RESULT_FILES
 from ...states.policy import Texts
 from ...states.values.messages import Usage, read_agent_text
 from ...states.values.value import encodable
@@ -128,7 +128,7 @@ _TEXTS = Texts()
 _NUDGES = "nudge", "speak", "answer_missing", "relay", "fallback", "claim_missing", "fallback_result"
 _NUDGE = re.compile("|".join(re.escape(getattr(_TEXTS, one)).replace(RESPOND[0], r"\S+") for one in _NUDGES))
 _CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
-_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
+_NOTE = re.compile(r"\s*\(\d+ [a-z ]+: see below\.\)\Z")
 _CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
 _RECALLED = re.compile(rf"{MEMORY_TITLE}.*?^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.M | re.S)
 _MAIL = r"<message_for_user [^<>]*>[^<>]*</message_for_user>"
@@ -162,7 +162,7 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
     return _Dialogue(
         said=(said if mail is None else mail.text).removeprefix(_CONDENSED_MESSAGE).lstrip(),
         audience=None if mail is None or mail.origin == ORIGIN_OF_WAKE_UPS else mail.audience,
-        results=tuple((name, _NOTE.sub("", text) or "[image]") for name, text in results if name not in _SPEAKING),
+        results=tuple((name, _NOTE.sub("", text) or "[a file]") for name, text in results if name not in _SPEAKING),
         tools={tool["function"]["name"]: tool["function"] for tool in tools},
         system=str(next((one["content"] for one in messages if one["role"] == "system"), "")),
         is_new=not said.startswith(_CONDENSED_MESSAGE) and all(one["role"] != "assistant" for one in messages),
@@ -184,18 +184,34 @@ def _called(message: dict[str, Any]) -> set[str]:
     return {call["function"]["name"] for call in message.get("tool_calls") or ()}
 
 
-def _texts_in(message: dict[str, Any]) -> list[str]:
-    """The texts of a user's message; `[image]` stands for an image."""
+def _parts_in(message: dict[str, Any]) -> list[tuple[str, bool]]:
+    """The parts of a user's message as texts, and whether each is one; `[image]` stands for an image."""
     content = message["content"] if message["role"] == "user" else ""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [part["text"] if part["type"] == "text" else "[image]" for part in parts]
+    return [(part["text"], True) if part["type"] == "text" else (_label(part), False) for part in parts]
+
+
+def _label(part: dict[str, Any]) -> str:
+    match part:
+        case {"type": "image_url"}:
+            return "[image]"
+        case {"type": "input_audio"}:
+            return "[recording]"
+        case {"type": "file", "file": {"filename": str(name)}}:
+            return f"[{name}]"
+        case _:
+            return "[file]"
+
+
+def _texts_in(message: dict[str, Any]) -> list[str]:
+    return [text for text, _ in _parts_in(message)]
 
 
 def _text_of(message: dict[str, Any]) -> str:
-    """What a person or an agent said in a user's message, without what turnwise adds to it and images of results."""
+    """What a person or an agent said in a user's message, without what turnwise adds to it and files of results."""
     texts, is_own = [], True
-    for text in _texts_in(message):
-        is_own = is_own if text == "[image]" else not text.startswith(RESULT_IMAGES)
+    for text, is_text in _parts_in(message):
+        is_own = not text.startswith(RESULT_FILES) if is_text else is_own
         texts.append(_OVERDUE.sub("", _CONTEXT_NOTE.sub("", text)) if is_own else "")
     return " ".join(filter(None, texts))
 

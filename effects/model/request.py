@@ -1,7 +1,7 @@
 """Builds the request to a model from the conversation so far, in a form that every provider accepts.
 
 Each provider refuses something that others accept: arguments that are not a JSON object, names with a colon, repeated
-ids, a call without its result, two messages of one role in a row, an image in a tool's result. A conversation may
+ids, a call without its result, two messages of one role in a row, a file in a tool's result. A conversation may
 outlive the choice of a provider, so a request is valid for the strictest of them, whatever the transcript holds.
 
 The transcript says what was said; a request holds both less and more. Less: under some policies only the last
@@ -62,9 +62,10 @@ def build_request(
     The id of a call is replaced likewise, together with that of its result. If no tools are offered, the tools that
     were called earlier are listed as removed, and none may be called.
 
-    Images are sent as parts of a user's message. Images of results stand in one such message behind the last result of
-    their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
-    messages of one role are merged. `Pure.`
+    Files are parts of a user's message. Those of results stand in one such message behind the last result of their
+    round, since some providers refuse them in results; a text names the tool that returned them. A stored file is a
+    reference, which `with_files` replaces when the request is sent. Consecutive messages of one role are merged.
+    `Pure.`
     """
     return CachedPrompt().request(effect, system, messages, OfferedTools(tools), turn)[0]
 
@@ -186,7 +187,7 @@ def held_content(
     """What the request that `effect` asks for holds of what may be the reason of a failure of this kind, in the order
     of `Suspect`.
 
-    A failure whose reason nobody knows makes only new images suspicious, and if the provider reported an error of its
+    A failure whose reason nobody knows makes only new files suspicious, and if the provider reported an error of its
     own, nothing at all; until the next turn fails like that. `Pure.`
     """
     found = transcript.found(effect.memory)
@@ -195,7 +196,7 @@ def held_content(
     if found is not None and not effect.plain and (found.block.strip() or found.documents.strip() or found.recent):
         held.add("memory")
     if kind in UNEXPLAINED and not transcript.is_refused_again(turn):
-        held &= {"new_images"} if kind == "invalid_request" else set()
+        held &= {"new_files"} if kind == "invalid_request" else set()
     return tuple(one for one in get_args(Suspect) if one in held)
 
 

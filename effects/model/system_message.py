@@ -20,6 +20,7 @@ from ...states.context import Context
 from ...states.events import MemoryRecalled
 from ...states.policy import Profile, Texts
 from ...states.replies import TextRule, text_rule
+from ...states.values.files import FileKind, FileReference
 from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
 from ...states.values.value import FailureKind
 
@@ -220,12 +221,19 @@ WITHHELD_MESSAGE = "[This message is not shown to you: the provider refused its 
 _WITHHELD_RESULT = "[The result of this tool is not shown to you: the provider refused its content.]"
 """What a model reads in place of a text that was refused."""
 
-_IMAGES_WITHHELD: Mapping[FailureKind, str] = {
-    "unsupported_content": "that you cannot see: you take no images. Do not guess what is on it.",
-    "unreadable_content": "that you cannot see: it cannot be read. Do not guess what is on it.",
+_PERCEIVED: Mapping[FileKind, str] = {
+    "image": "an image that you cannot see",
+    "document": "a document that you cannot read",
+    "audio": "a recording that you cannot hear",
+    "video": "a video that you cannot see",
+    "text": "a text file that you cannot read",
 }
-_IMAGE_REFUSED = "that is not shown to you: the provider refused it. Do not guess what is on it."
-"""What a model reads in place of an image, by the kind of failure because of which it is withheld."""
+_WHY_WITHHELD: Mapping[FailureKind, str] = {
+    "unsupported_content": "you take none",
+    "unreadable_content": "the file is broken",
+}
+_REFUSED = "the provider refused it"
+"""What a model reads in place of a file: what it is, and by the kind of failure why it is withheld."""
 
 
 @dataclass(frozen=True)
@@ -260,13 +268,13 @@ def _without_withheld(message: Message, model: str) -> Message:
     if "text" in reasons:
         note = _WITHHELD_RESULT if message.role == "tool" else WITHHELD_MESSAGE
         calls = tuple(call.replace(raw_arguments="{}") for call in message.tool_calls)
-        places = tuple(range(len(message.images))) if message.parts else ()
+        places = tuple(range(len(message.files))) if message.parts else ()
         parts = (note, *places) if message.parts else ()
         shown = message.replace(
             text=note, parts=parts, tool_calls=calls, edited_arguments="", thinking="", opaque=(), provider=None
         )
-    if "images" in reasons and message.images:
-        shown = _without_images(shown, reasons["images"])
+    if any(file.kind in reasons for file in message.files):
+        shown = _without_files(shown, reasons)
     return shown
 
 
@@ -281,15 +289,24 @@ def text_in_record(message: Message) -> str:
     return next((text_shown(message, model) for model in refusing), message.text)
 
 
-def _without_images(message: Message, kind: FailureKind) -> Message:
-    parts = message.parts or (message.text, *range(len(message.images)))
-    return message.replace(text="\n\n".join(_described(parts, kind)), images=(), parts=())
+def _without_files(message: Message, reasons: Mapping[Matter, FailureKind]) -> Message:
+    """The message with a note in place of each file of these kinds."""
+    parts: list[str | int] = []
+    kept: list[FileReference] = []
+    for part in message.parts or (message.text, *range(len(message.files))):
+        file = message.files[part] if isinstance(part, int) else None
+        if file is None:
+            parts.append(part)
+        elif file.kind in reasons:
+            parts.append(_note_for(file, reasons[file.kind]))
+        else:
+            parts.append(len(kept))
+            kept.append(file)
+    text = "\n\n".join(part for part in parts if isinstance(part, str) and part.strip())
+    return message.replace(text=text, files=tuple(kept), parts=tuple(parts) if kept and message.parts else ())
 
 
-def _described(parts: tuple[str | int, ...], kind: FailureKind) -> Iterator[str]:
-    """The texts, with a note in place of each image."""
-    for part in parts:
-        if isinstance(part, int):
-            yield f"[Here is an image {_IMAGES_WITHHELD.get(kind, _IMAGE_REFUSED)}]"
-        elif part.strip():
-            yield part
+def _note_for(file: FileReference, kind: FailureKind) -> str:
+    named = f", {file.name}" if file.name else ""
+    why = _WHY_WITHHELD.get(kind, _REFUSED)
+    return f"[Here is {_PERCEIVED[file.kind]}{named}: {why}. Do not guess what is in it.]"

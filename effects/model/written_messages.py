@@ -258,7 +258,7 @@ def _as_read(entry: MessageWithResults, read: Read) -> MessageWithResults:
 
 
 Content = str | list[WireMessage] | None
-"""The content of a message: a text, or texts and images as parts."""
+"""The content of a message: a text, or texts and files as parts."""
 
 BETWEEN = "Noted."
 """The text of the assistant's message that is inserted between a result and a user's message where a model requires

@@ -46,7 +46,8 @@ from ...states.events import (
 )
 from ...states.header import ChosenHeader, Header, Setup
 from ...states.values.acts import AgentMail, Schedule, SubAgentTask, Transfer
-from ...states.values.messages import HistoryMessage, Image, ProviderFields, ToolCall, ToolResult
+from ...states.values.files import STORED_FILE, FileReference
+from ...states.values.messages import HistoryMessage, ProviderFields, ToolCall, ToolResult
 from ...states.values.output import ModelOutput, OutputSchema
 from ...states.values.value import Value
 from .redaction import Redaction
@@ -86,6 +87,7 @@ OWN: Mapping[type[Value], frozenset[str]] = {
     # The form of an answer, as an application or its client writes it.
     OutputSchema: frozenset({"name", "json_schema", "description"}),
     ModelOutput: frozenset({"form"}),
+    FileReference: frozenset({"sha256", "media_type"}),
 }
 """The texts that are left alone, by the class that declares them."""
 
@@ -114,11 +116,11 @@ def _nothing_given(kind: GivenKind, name: str) -> bool:
     return False
 
 
-IMAGE_LEFT_OUT = "An image is left out here, because its address holds a secret."
+FILE_LEFT_OUT = "A file is left out here, because its address holds a secret."
 
 
 class SecretInAddress(ValueError):
-    """The address of an image holds a secret. Without it the address leads nowhere."""
+    """The address of a file holds a secret. Without it the address leads nowhere."""
 
 
 def redacted_event(event: E, redaction: Redaction, is_given: _IsGiven = _nothing_given) -> E:
@@ -192,7 +194,7 @@ class _EventRedaction:
             case dict():
                 return self._redaction.redact_json(value)
             case ToolResult():
-                return self.of(_with_open_images(value, self._redaction))
+                return self.of(_with_open_files(value, self._redaction))
             case BaseModel():
                 return self.of(value)
             case _:
@@ -231,22 +233,22 @@ def _provider_id(given: str, redaction: Redaction) -> str:
 
 
 def _address(url: str, redaction: Redaction) -> str:
-    if not url.startswith("data:") and redaction.redact(url) != url:
-        raise SecretInAddress("the address of an image holds a secret; send the image itself")
+    if redaction.redact(url) != url:
+        raise SecretInAddress("the address of a file holds a secret; send the file itself")
     return url
 
 
-def _with_open_images(result: ToolResult, redaction: Redaction) -> ToolResult:
-    """Return the result of a tool. An image whose address holds a secret is left out, and the text says so."""
-    images = tuple(image for image in result.images if not _has_secret(image, redaction))
-    if len(images) < len(result.images):
-        return result.replace(images=images, text="\n\n".join(filter(None, (result.text, IMAGE_LEFT_OUT))))
+def _with_open_files(result: ToolResult, redaction: Redaction) -> ToolResult:
+    """Return the result of a tool. A file whose address holds a secret is left out, and the text says so."""
+    files = tuple(file for file in result.files if not _has_secret(file, redaction))
+    if len(files) < len(result.files):
+        return result.replace(files=files, text="\n\n".join(filter(None, (result.text, FILE_LEFT_OUT))))
     return result
 
 
-def _has_secret(image: Image, redaction: Redaction) -> bool:
+def _has_secret(file: FileReference, redaction: Redaction) -> bool:
     try:
-        _address(image.url, redaction)
+        _address(file.url, redaction)
     except SecretInAddress:
         return True
     return False
@@ -288,12 +290,19 @@ class _History:
                 return self._ids[member]
             if name == "url":
                 return member if self._redaction.redact(member) == member else _NO_ADDRESS
+        if name == STORED_FILE and isinstance(member, dict):
+            return self._file(member)
         if name in _SEALED:
             return member if self._redaction.redact_json(member) == member else _SEALED
         if isinstance(member, dict | list):
             return self._of(member)
         (redacted,) = self._redaction.redact_json({name: member}).values()
         return redacted
+
+    def _file(self, reference: dict[str, Any]) -> dict[str, Any]:
+        """The reference to a file, with its name without secrets."""
+        name = reference.get("name")
+        return {**reference, "name": self._redaction.redact(name)} if isinstance(name, str) else reference
 
 
 def _ids_in(value: Any) -> Iterator[str]:
@@ -332,7 +341,7 @@ _SEALED = frozenset({"thinking_blocks", "reasoning_details", "encrypted_content"
 """Members that a provider has signed or encrypted, which cannot be changed."""
 
 _NO_ADDRESS = "[REDACTED]"
-"""Stands for the address of an image that holds a secret. It leads nowhere, so the image is passed over."""
+"""Stands for the address of a file that holds a secret. It leads nowhere, so the file is passed over."""
 
 _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] = {
     (Opened, "messages"): _redacted_history,
@@ -341,6 +350,6 @@ _SPECIAL: Mapping[tuple[type[BaseModel], str], Callable[[Any, Redaction], Any]] 
     (ProviderFields, "message"): _message_fields,
     (ProviderFields, "calls"): _call_fields,
     (ToolCall, "provider_id"): _provider_id,
-    (Image, "url"): _address,
+    (FileReference, "url"): _address,
 }
 """Fields whose secrets are not simply replaced."""

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from ...states.errors import faults_of, path_of
-from ...states.values.messages import IMAGE_FAULTS
+from ...states.values.files import FILE_FAULTS
 from ...states.values.questions import QUESTION_FAULT
 from ...states.values.value import encodable, shortened
 from ..schemas.check import MAX_FIELD
@@ -500,8 +500,8 @@ def _listed(value: Any) -> list[Any]:
 
 _NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 
-_ACT_FAULTS = {QUESTION_FAULT, "text_blank", "string_unicode", "summary_blank", "message_empty", *IMAGE_FAULTS}
-"""The types of the errors of questions, acts and images."""
+_ACT_FAULTS = {QUESTION_FAULT, "text_blank", "string_unicode", "summary_blank", "message_empty", *FILE_FAULTS}
+"""The types of the errors of questions, acts and files."""
 
 
 class InvalidArguments(Exception):
@@ -537,7 +537,7 @@ def _is_about_questions(error: ValidationError) -> bool:
 
 
 def is_about_acts(error: ValidationError) -> bool:
-    """Whether all that is wrong is told by the rules for what a tool returns besides text: questions, speech, images.
+    """Whether all that is wrong is told by the rules for what a tool returns besides text: questions, speech, files.
     These sentences hold nothing that is secret. `Pure.`"""
     return all(details["type"] in _ACT_FAULTS for details in faults_of(error))
 

@@ -26,6 +26,7 @@ from ..agents import Agents
 from ..application_functions import Outcome, Raised, Returned, attempt
 from ..clock import Clock
 from ..context import EffectContext, Redact, unchanged
+from ..files import NO_FILES, KeptFiles
 from ..logs import performer_logger
 from ..recall.search import ConversationSearch
 from ..text import in_thread_if_long
@@ -65,7 +66,14 @@ class ToolPerformer:
             # tools of its own; this engine was opened without it, or the conversation or its role may not use it.
             unknown = ToolResult(text=why_not, error=True)
             return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=unknown)
-        run = _ToolRun(tool, context.policy, self._max_result, context.redact, may_ask=effect.call.exclusive)
+        run = _ToolRun(
+            tool,
+            context.policy,
+            self._max_result,
+            context.redact,
+            context.files,
+            may_ask=effect.call.exclusive,
+        )
         tool_context = partial(
             tool_context_of, call.call_id, context, effect.effect_id, effect.first_id, self._search, self._agents
         )
@@ -139,16 +147,19 @@ async def execute(
     policy: Policy = _POLICY,
     max_result: int = MAX_RESULT,
     redact: Redact = unchanged,
+    files: KeptFiles = NO_FILES,
 ) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. A failure is an error result. The call cannot
     ask the user while it runs.
 
     `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read.
     `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut,
-    after `redact` has replaced the secrets in it.
+    after `redact` has replaced the secrets in it. `files` keep what the model is shown beside it.
     Ends in time, and raises only CancelledError, as `_call_function` describes.
     """
-    outcome = await _ToolRun(tool, policy, max_result, redact, may_ask=False).start(arguments_json, lambda: context)
+    outcome = await _ToolRun(tool, policy, max_result, redact, files, may_ask=False).start(
+        arguments_json, lambda: context
+    )
     assert not isinstance(outcome, _Suspended), "it may not ask"
     return outcome
 
@@ -157,12 +168,20 @@ class _ToolRun:
     """One call of a tool. Make it in the event loop of the engine, and call `start` once."""
 
     def __init__(
-        self, tool: AnyTool, policy: Policy, max_result: int = MAX_RESULT, redact: Redact = unchanged, *, may_ask: bool
+        self,
+        tool: AnyTool,
+        policy: Policy,
+        max_result: int = MAX_RESULT,
+        redact: Redact = unchanged,
+        files: KeptFiles = NO_FILES,
+        *,
+        may_ask: bool,
     ) -> None:
         self._tool = tool
         self._policy = policy
         self._max_result = max_result
         self._redact = redact
+        self._files = files
         self._asking = Asking(None if may_ask else f"{tool.name} {_MAY_NOT_ASK}")
         self._progress = Progress()
         self._function: FunctionCall
@@ -209,7 +228,7 @@ class _ToolRun:
             self._end()
             raise
         self._end()
-        return await outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact)
+        return await outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact, self._files)
 
     def _end(self) -> None:
         self._progress.close()

@@ -1,25 +1,29 @@
 """Turns whatever comes of a call of a tool into one result for the model, or into questions for the user.
 
 A tool function may raise, hang or return something unexpected. Each of these becomes the result of its call. A value
-becomes the text that a model reads, and the images that it sees beside it; of acts the result says whether they are
+becomes the text that a model reads, and the files that it is shown beside it; of acts the result says whether they are
 carried out, and why not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from ...states.errors import TurnwiseError
+from ...states.errors import InvalidInput, StoreError, TurnwiseError
 from ...states.policy import Policy
 from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, Transfer, WorkComplete
-from ...states.values.messages import Image, ToolResult
+from ...states.values.files import FileReference
+from ...states.values.messages import ToolResult
 from ...states.values.value import MAX_SENTENCE, encodable, shortened
 from ..application_functions import Outcome, Raised, Returned
 from ..context import Redact, unchanged
+from ..files import NO_FILES, File, GivenFile, KeptFiles
 from ..logs import performer_logger
 from ..text import encodable_json
 from .context import Question, ToolError
@@ -33,17 +37,27 @@ _LOGGER = performer_logger("turnwise.tools")
 
 
 async def outcome_of(
-    tool: AnyTool, outcome: Outcome | None, policy: Policy, max_result: int, redact: Redact = unchanged
+    tool: AnyTool,
+    outcome: Outcome | None,
+    policy: Policy,
+    max_result: int,
+    redact: Redact = unchanged,
+    files: KeptFiles = NO_FILES,
 ) -> ToolOutcome:
     """What the model reads of a call that ended like this, or what its tool asks the user; None for a call that did not
-    end in time. Secrets are replaced by `redact` in a text that is cut. Never raises."""
+    end in time. Secrets are replaced by `redact` in a text that is cut, and `files` keep what the model is shown
+    beside it. Never raises."""
     result = _tool_outcome(tool, outcome, policy, redact)
     if isinstance(result, Question):
         return result
+    if isinstance(result, ResultWithFiles):
+        result = await _with_kept_files(tool, result, files)
     return await cut_result(result, tool.max_result or max_result, redact)
 
 
-def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy, redact: Redact) -> ToolOutcome:
+def _tool_outcome(
+    tool: AnyTool, outcome: Outcome | None, policy: Policy, redact: Redact
+) -> ToolOutcome | ResultWithFiles:
     match outcome:
         case None:
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
@@ -63,9 +77,11 @@ def _outcome_of_error(tool: AnyTool, error: BaseException, redact: Redact) -> To
     return error_result(redact(sentence))
 
 
-def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
+def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome | ResultWithFiles:
     if isinstance(value, str):  # as most tools return
         return _result_of_value(tool, value)
+    if isinstance(value, ResultWithFiles):
+        return value
     if isinstance(value, ToolResult):
         _log_undeclared(tool, {act.type for act in value.acts})
         return value
@@ -89,7 +105,7 @@ def _log_undeclared(tool: AnyTool, kinds: Iterable[ActKind]) -> bool:
     return bool(undeclared)
 
 
-def _result_of_value(tool: AnyTool, value: object) -> ToolResult:
+def _result_of_value(tool: AnyTool, value: object) -> ToolResult | ResultWithFiles:
     try:
         return result_of(value)
     except ValidationError as error:
@@ -101,7 +117,7 @@ def _result_of_value(tool: AnyTool, value: object) -> ToolResult:
 
 def _reason(tool: AnyTool, error: BaseException) -> str:
     """What the model reads of an exception: its class. Its message may hold what is not meant for the model. So that is
-    told only where the tool allows it, or where turnwise itself says what is wrong with a question, an act or an image.
+    told only where the tool allows it, or where turnwise itself says what is wrong with a question, an act or a file.
     The traceback is in the log."""
     if isinstance(error, ValidationError) and (tool.errors == "message" or is_about_acts(error)):
         return describe_fault(error)
@@ -130,18 +146,51 @@ DONE = "Done."
 """The result of a tool that returns nothing. An empty text would look like a failure."""
 
 
-def result_of(value: object) -> ToolResult:
+@dataclass(frozen=True)
+class ResultWithFiles:
+    """A result whose files are yet to be stored."""
+
+    text: str
+    files: tuple[GivenFile, ...]
+    error: bool = False
+
+
+def result_of(value: object) -> ToolResult | ResultWithFiles:
     """The result for this value.
 
-    An `Image` is shown to the model, and so is each image in a list; the other values of the list become the text, with
-    blank lines between them. Raises `pydantic.ValidationError` for too many images, and what `text_of` raises. `Pure.`
+    A `File` is shown to the model, and so is each file in a list; the other values of the list become the text, with
+    blank lines between them. Raises what `text_of` raises. `Pure.`
     """
     values = value if isinstance(value, list | tuple) else [value]
-    images = tuple(item for item in values if isinstance(item, Image))
-    if not images:
+    files = tuple(item for item in values if isinstance(item, File | FileReference))
+    if not files:
         return ToolResult(text=text_of(value))
-    text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
-    return ToolResult(text=text, images=images)
+    text = "\n\n".join(text_of(item) for item in values if not isinstance(item, File | FileReference))
+    return ResultWithFiles(text, files)
+
+
+_TRIES = 3
+_PAUSE = 1.0
+"""How often the files of a result are tried to be stored, and the seconds between the tries: the tool has run, and what
+it returned exists only here."""
+
+NOT_STORED = "[The files that the tool returned could not be stored.]"
+
+
+async def _with_kept_files(tool: AnyTool, result: ResultWithFiles, files: KeptFiles) -> ToolResult:
+    """Store the files of a result. What cannot be used is an error; what the disk does not take is left out."""
+    for left in reversed(range(_TRIES)):
+        try:
+            kept = await files.keep(result.files)
+            return ToolResult(text=result.text, files=kept, error=result.error)
+        except InvalidInput as invalid:
+            return error_result(f"{tool.name} failed: {invalid.sentence}")
+        except StoreError as failure:
+            _LOGGER.warning("The files that %s returned could not be stored: %s", tool.name, failure)
+            if left:
+                await asyncio.sleep(_PAUSE)
+    text = "\n\n".join(filter(None, (result.text, NOT_STORED)))
+    return ToolResult(text=text, error=result.error)
 
 
 def text_of(value: object) -> str:

@@ -307,7 +307,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Field(description=…)]` or the docstring describes it, a default makes it optional, and one of type `ToolContext` is
     filled by the engine. A method that is declared in its class becomes a tool when it is taken from an object.
 
-    The model reads what the function returns: a text as it is, an `Image` or a list with images as images, anything
+    The model reads what the function returns: a text as it is, a `File` or a list with files as files, anything
     else as JSON. For an act, or a list of acts, it reads that they are carried out. `ToolError` tells it what went
     wrong.
 
@@ -505,7 +505,7 @@ def _is_class_body(frame: FrameType) -> bool:
 
 
 async def cut_result(result: ToolResult, limit: int, redact: Redact = unchanged) -> ToolResult:
-    """Return the result with a text of at most `limit` characters. Its images and acts stay. Secrets are replaced by
+    """Return the result with a text of at most `limit` characters. Its files and acts stay. Secrets are replaced by
     `redact` before the text is cut, since half of a secret is not recognised as one."""
     text = result.text
     if len(text) <= limit:

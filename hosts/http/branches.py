@@ -23,12 +23,12 @@ _Turn = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
 
 
 class Edit(Body):
-    """What a user says in place of the message `message_id`, which keeps its images unless others are given. The new
+    """What a user says in place of the message `message_id`, which keeps its files unless others are given. The new
     message has the `request_id` as its id; sent again under it, it is taken once."""
 
     message_id: RequestId
     text: str
-    images: Annotated[list[str] | None, Field(description="URLs with https: or data:")] = None
+    files: Annotated[list[str] | None, Field(description="URLs with https: or data:")] = None
     request_id: RequestId | None = None
 
 
@@ -70,7 +70,7 @@ router = APIRouter(tags=["branches"], prefix=CONVERSATION)
 async def edit_message(body: Edit, conversation: TheConversation) -> SentMessage:
     """Say something in place of a message; what followed it is hidden. A turn under way is stopped first."""
     message_id = new_id() if body.request_id is None else body.request_id
-    turn = await conversation.edit(body.message_id, body.text, images=body.images, request_id=message_id, wait=False)
+    turn = await conversation.edit(body.message_id, body.text, files=body.files, request_id=message_id, wait=False)
     return SentMessage(message_id=message_id, turn=turn.data)
 
 

@@ -25,7 +25,7 @@ class NewMessage(Body):
     """A message of a user. It is taken once, however often it is sent under its `message_id`."""
 
     text: str
-    images: Annotated[list[str], Field(default_factory=list, description="URLs with https: or data:")]
+    files: Annotated[list[str], Field(default_factory=list, description="URLs with https: or data:")]
     message_id: RequestId | None = None
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
@@ -112,7 +112,7 @@ async def send_message(body: NewMessage, conversation: TheConversation, caller: 
     message_id = new_id() if body.message_id is None else body.message_id
     turn = await conversation.send(
         body.text,
-        images=body.images,
+        files=body.files,
         settings=body.settings,
         message_id=message_id,
         when_busy=body.when_busy,

@@ -88,7 +88,7 @@ class HttpLimits:
     """How much a client may send, and how long the server waits for one, so that none uses up the server."""
 
     body_bytes: int = 5_000_000
-    """The largest body of a request, in bytes: a message of the greatest length with its images."""
+    """The largest body of a request, in bytes: a message of the greatest length with its files."""
 
     body_seconds: float = 30.0
     """How long a client may take to send a body."""

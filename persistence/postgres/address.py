@@ -28,6 +28,7 @@ from ...states.errors import StoreError
 from ..opening import POSTGRESQL
 
 if TYPE_CHECKING:
+    from ..ports import FileStore
     from .store import PostgresStore
 
 _OWN_OPTIONS = ("schema", "direct_host", "direct_port")
@@ -110,11 +111,15 @@ class PostgresAddress:
         """The statement that lets a transaction see the tables; empty if it sees them anyway."""
         return "" if self.schema is None else f'SET LOCAL search_path = "{self.schema}"'
 
-    async def open(self, *, read_only: bool, create: bool, connections: int) -> PostgresStore:
+    async def open(
+        self, *, read_only: bool, create: bool, connections: int, file_store: FileStore | None = None
+    ) -> PostgresStore:
         """Open the store; `open_store` says the rest."""
         from .store import PostgresStore
 
-        return await PostgresStore.open(self, connections=connections, read_only=read_only, create=create)
+        return await PostgresStore.open(
+            self, connections=connections, read_only=read_only, create=create, file_store=file_store
+        )
 
     async def is_in_use(self) -> bool:
         """Whether some worker of the database has given a sign of life not long ago."""

@@ -22,7 +22,8 @@ from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
 from ..errors import CustodyLost, StorageFailed, StoreConflict
-from ..ports import ConversationGone, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken, Untried
+from ..files import DatabaseFiles, check_files
+from ..ports import ConversationGone, FileStore, Jobs, LiveShown, LoadedConversation, Notice, StepStored, Taken, Untried
 from ..records import (
     ConversationRecord,
     Outgoing,
@@ -34,6 +35,7 @@ from ..records import (
     StoredEntry,
     Undelivered,
 )
+from ..sql import files as stored_files
 from ..sql import queries
 from ..sql.listing import read_summaries
 from ..sql.reading import read_entries, read_head, read_missed, read_outbox, read_request, read_scheduled
@@ -65,8 +67,16 @@ class PostgresStore:
     stored in part.
     """
 
-    def __init__(self, database: PostgresDatabase, notices: Notices, jobs: PostgresJobs, calls: Calls) -> None:
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        notices: Notices,
+        jobs: PostgresJobs,
+        calls: Calls,
+        file_store: FileStore | None = None,
+    ) -> None:
         self.database = database
+        self.files = DatabaseFiles(database.read, database.write, _is_conflict, file_store)
         self.calls = calls
         self._notices = notices
         self._jobs = jobs
@@ -77,7 +87,13 @@ class PostgresStore:
 
     @classmethod
     async def open(
-        cls, address: PostgresAddress, *, connections: int, read_only: bool = False, create: bool = True
+        cls,
+        address: PostgresAddress,
+        *,
+        connections: int,
+        read_only: bool = False,
+        create: bool = True,
+        file_store: FileStore | None = None,
     ) -> PostgresStore:
         """Open the database at this address; `open_store` says the rest.
 
@@ -91,7 +107,7 @@ class PostgresStore:
             raise
         jobs = PostgresJobs(database, calls)
         notices = Notices(_executing(database), address.direct_conninfo, channel_of(address.schema))
-        return cls(database, notices, jobs, calls)
+        return cls(database, notices, jobs, calls, file_store)
 
     # --- one conversation
 
@@ -108,6 +124,7 @@ class PostgresStore:
             if event.parent is not None:
                 _keep(driver, event.parent)
             key = queries.add_record(driver, record, details)
+            check_files(driver, key, record)
             custody.call_for_records(self.calls, driver, (record,))
             return key
 
@@ -141,11 +158,13 @@ class PostgresStore:
         and in every backup and replica for as long as these are kept: that is the server's, and its administrator's.
         """
 
-        def remove(driver: Driver) -> int:
-            return driver.execute("DELETE FROM conversations WHERE id = %s", (conversation_id,)).rowcount
+        def remove(driver: Driver) -> list[str]:
+            deleted = driver.execute(_DELETE, (conversation_id,)).fetchone()
+            if deleted is None:
+                raise UnknownConversation(conversation_id)
+            return stored_files.remove_unused(driver, deleted[0] or ())
 
-        if await self.database.write(remove) == 0:
-            raise UnknownConversation(conversation_id)
+        await self.files.remove(await self.database.write(remove))
         self.tell(ConversationGone(conversation_id))
 
     # --- many conversations
@@ -381,6 +400,16 @@ class PostgresStore:
         await self._receipts.close()
         await self._notices.close()
         await self.database.close()
+
+
+_DELETE = (
+    "DELETE FROM conversations WHERE id = %s "
+    "RETURNING (SELECT array_agg(file ORDER BY file) FROM file_uses WHERE conversation = conversations.key)"
+)
+
+
+def _is_conflict(error: Exception) -> bool:
+    return isinstance(error, psycopg.errors.ForeignKeyViolation)
 
 
 def _executing(database: PostgresDatabase) -> Execute:

@@ -13,11 +13,11 @@ from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, insert, li
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from ...states.errors import UnknownConversation
-from ..codec import DELIVERIES, origin_checksum
+from ..codec import DELIVERIES, files_in, origin_checksum
 from ..errors import StoreConflict
 from ..records import ConversationRecord, EventRow, HeadRow, Origin, OutboxRow
 from ..summaries import Details, details_of_rows, details_row
-from . import writing
+from . import files, writing
 from .schema import CONTEXT_CHANGES, acknowledgements, conversations, details, events, forks, outbox
 from .statements import Driver, Statement, limited, prepared
 
@@ -403,7 +403,8 @@ def read_record(driver: Driver, conversation_id: str, key: int | None = None) ->
 
 def add_record(driver: Driver, record: ConversationRecord, known: Details | None = None) -> int:
     """Store a conversation with at least one step, and return its key. What lists show of it is computed from the
-    steps, unless it is `known`. Raises `StoreConflict` if the id is taken."""
+    steps, unless it is `known`. The files to which its steps refer are kept for it, as far as they are stored. Raises
+    `StoreConflict` if the id is taken."""
     (key,) = driver.execute(_NEW_KEY).fetchone()
     named = {"id": record.id, "created_at": record.created_at, "owner": record.owner, "parent": record.parent}
     row = {"key": key, **named, **record.head._asdict()}
@@ -415,6 +416,8 @@ def add_record(driver: Driver, record: ConversationRecord, known: Details | None
     if record.outbox:
         driver.executemany(_ADD_DELIVERIES, [(key, *row) for row in record.outbox])
         writing.count_deliveries(driver, key)
+    if digests := files_in(record.steps):
+        files.use_all(driver, key, digests)
     if record.origin is not None:
         driver.execute(_ADD_ORIGIN, (key, *_origin_row(record.origin, record.steps)))
     return int(key)

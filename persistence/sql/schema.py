@@ -243,6 +243,43 @@ text_vectors = Table(
 )
 """Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""
 
+files = Table(
+    "files",
+    metadata,
+    Column("key", Integer, primary_key=True),
+    Column("sha256", Text, nullable=False, unique=True),
+    Column("size", Integer, nullable=False),
+    Column("place", Text),
+    sqlite_autoincrement=True,
+)
+"""Every file that conversations hold, once, by the digest of its bytes. These are in `file_parts`, or, where there is
+a `place`, in the file store that the engine was opened with. No key is given twice, since parts may be left when a file
+is gone."""
+
+file_parts = Table(
+    "file_parts",
+    metadata,
+    Column("file", Integer, ForeignKey("files.key", ondelete="CASCADE"), primary_key=True),
+    Column("part", Integer, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+"""The bytes of files, in parts of one length but for the last, so that nobody needs to hold a whole file to read some
+of it."""
+
+file_uses = Table(
+    "file_uses",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("file", Integer, ForeignKey("files.key"), primary_key=True),
+    Column("mark", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Which conversations may refer to which files. A row is stored before the first step that does, so a file that a log
+refers to is never deleted. `mark` is another text each time that a file is kept for the conversation: whoever kept it
+first and does not need it any more takes the row back, unless somebody else has kept it since."""
+
+Index("file_uses_file", file_uses.c.file)
+
 
 # --- making and migrating
 

@@ -319,7 +319,7 @@ def replace(driver: Driver, key: int, row: DetailsRow) -> None:
 def change(driver: Driver, key: int, event: DetailsEvent) -> None:
     """Store what this event changes. A title that a message gives stays once it is stored."""
     if isinstance(event, UserMessage):
-        driver.execute(_SET_FIRST_MESSAGE, (key, message_title(event.text, len(event.images))))
+        driver.execute(_SET_FIRST_MESSAGE, (key, message_title(event.text, event.files)))
         return
     if event.title is not None:
         driver.execute(_SET_TITLE, (key, given_title(event.title)))

@@ -25,11 +25,14 @@ class SqliteAddress(file.Address):
         """Whether it is in the memory of this process."""
         return self.path is None
 
-    async def open(self, *, read_only: bool, create: bool, connections: int) -> SqliteStore:
+    async def open(
+        self, *, read_only: bool, create: bool, connections: int, file_store: FileStore | None = None
+    ) -> SqliteStore:
         """Open the store. A file has one connection that writes and one that reads, whatever `connections` says."""
         if not create and self.path is not None and not self.path.exists():
             raise StoreError(f"There is no database called {self.name}.")
-        return await SqliteStore.open(file.MEMORY if self.path is None else Path(self.name), read_only=read_only)
+        where = file.MEMORY if self.path is None else Path(self.name)
+        return await SqliteStore.open(where, read_only=read_only, file_store=file_store)
 
     async def is_in_use(self) -> bool:
         """Whether an engine has the file open for writing."""
@@ -46,5 +49,6 @@ class SqliteAddress(file.Address):
 
 if TYPE_CHECKING:
     from ..opening import DatabaseAddress
+    from ..ports import FileStore
 
     _ADDRESS: type[DatabaseAddress] = SqliteAddress

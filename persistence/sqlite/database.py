@@ -108,15 +108,17 @@ class Database:
         while writer is not None and not writer.follower.is_current and await writer.index(scope):
             pass
 
-    async def erase(self, conversation_id: str) -> bool:
-        """Delete a conversation, and return whether there was one. It is gone at once, and its rows are overwritten in
+    async def erase(self, conversation_id: str) -> list[str] | None:
+        """Delete a conversation, and return the places in the file store of the files that nobody refers to any more;
+        None if there is no such conversation. It is gone at once, and its rows are overwritten in
         short transactions, between which others write. Nothing of it is left in the bytes of a small file when this
         returns, and in those of a large one when it is closed (`erasure`). Raises `TracesLeft`."""
-        key = await self.writing.run(partial(erasure.begin, conversation_id=conversation_id))
-        if key is None:
-            return False
+        begun = await self.writing.run(partial(erasure.begin, conversation_id=conversation_id))
+        if begun is None:
+            return None
+        key = begun.key
         self._erasing.add(key)
-        erasing = erasure.Erasure(key)
+        erasing = erasure.Erasure(key, begun.files)
         try:
             while await self.write(partial(self._erase_piece, erasing)):
                 pass
@@ -124,7 +126,7 @@ class Database:
             raise erasure.traces_left(self.name) from error
         self._erasing.discard(key)
         await self.writing.run(self._finish_erasure)
-        return True
+        return begun.places
 
     def _erase_piece(self, erasing: erasure.Erasure, connection: Connection) -> bool:
         more = erasing.erase_piece(connection)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from ..errors import TracesLeft
+from ..sql import files as stored_files
 from ..sql.schema import conversations, events, metadata, text_positions, texts
 from . import search
 from .file import driver_of, writing
@@ -60,26 +62,47 @@ SELECT key FROM keys WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM conve
 """
 
 
-def begin(connection: Connection, conversation_id: str) -> int | None:
-    """Take a conversation out of the tables and mark the file, in one transaction. Returns its key, or None if there is
-    no such conversation."""
+class Begun(NamedTuple):
+    """A conversation that was taken out of the tables: its key, the keys of the files that went with it, of which the
+    parts are left, and the places of their bytes in the file store."""
+
+    key: int
+    files: list[int]
+    places: list[str]
+
+
+_ERASE_PART = """
+DELETE FROM file_parts WHERE rowid = (
+    SELECT rowid FROM file_parts WHERE file = ?1 AND file NOT IN (SELECT key FROM files) LIMIT 1
+)
+"""
+_ABANDONED_FILES = "SELECT DISTINCT file FROM file_parts WHERE file NOT IN (SELECT key FROM files)"
+
+
+def begin(connection: Connection, conversation_id: str) -> Begun | None:
+    """Take a conversation out of the tables, with the files that no other one refers to, and mark the database, in one
+    transaction. Returns None if there is no such conversation."""
     driver = driver_of(connection)
     with _without_cascades(driver), writing(driver):
         found = driver.execute("SELECT key FROM conversations WHERE id = ?", (conversation_id,)).fetchone()
         if found is None:
             return None
+        used = stored_files.keys_of(driver, found[0])
         for table in _AT_ONCE:
             driver.execute(f"DELETE FROM {table} WHERE conversation = ?", found)
         driver.execute("DELETE FROM conversations WHERE key = ?", found)
+        places = stored_files.remove_unused(driver, used)
         _mark(driver, traces=True)
-    return int(found[0])
+    return Begun(int(found[0]), used, places)
 
 
 class Erasure:
-    """The rest of a conversation that was taken out of the tables under the key `key`."""
+    """The rest of a conversation that was taken out of the tables under the key `key`, and of `files`, as far as these
+    are gone as well."""
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, files: Sequence[int] = ()) -> None:
         self.key = key
+        self._files = list(files)
         self.drops_index = False
         """Whether the full-text index could not forget the texts, and was dropped as a whole."""
         self._merges = True
@@ -88,7 +111,7 @@ class Erasure:
     def erase_piece(self, connection: Connection) -> bool:
         """Overwrite the next piece. Returns whether there may be more. To be called within a transaction."""
         driver = driver_of(connection)
-        return self._forget_texts(driver) or self._erase_steps(driver)
+        return self._forget_texts(driver) or self._erase_steps(driver) or self._erase_part(driver)
 
     def _forget_texts(self, driver: sqlite3.Connection) -> bool:
         """Have the index forget some texts, or merge a part of it: until then it only notes beside the words of older
@@ -113,6 +136,13 @@ class Erasure:
             rows.append((row,))
         driver.executemany("DELETE FROM events WHERE rowid = ?", rows)
         return bool(rows)
+
+    def _erase_part(self, driver: sqlite3.Connection) -> bool:
+        while self._files:
+            if driver.execute(_ERASE_PART, (self._files[-1],)).rowcount:
+                return True
+            self._files.pop()
+        return False
 
 
 def leaves_traces(connection: Connection) -> bool:
@@ -168,6 +198,7 @@ def complete(connection: Connection, name: str) -> None:
         driver = driver_of(connection)
         for (key,) in driver.execute(_ABANDONED).fetchall():
             _erase_all(connection, Erasure(key))
+        _erase_all(connection, Erasure(0, [key for (key,) in driver.execute(_ABANDONED_FILES)]))
         rewrite(connection, name)
     except (sqlite3.Error, TracesLeft) as error:
         logger.warning("Traces of deleted conversations stay in %s for now: %s", name, error)

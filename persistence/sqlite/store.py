@@ -20,7 +20,8 @@ from ...states.events import Event, Opened
 from ...states.step import Step
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..codec import GENESIS, EncodedStep, encode, to_microseconds
-from ..ports import LoadedConversation
+from ..files import DatabaseFiles, check_files
+from ..ports import FileStore, LoadedConversation
 from ..records import (
     ConversationRecord,
     Outgoing,
@@ -53,27 +54,40 @@ class SqliteStore:
     what each of them says, all raise `StorageFailed` if the disk fails, and `StoreError` once the store is closed.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, file_store: FileStore | None = None) -> None:
         self.database = database
         self._unclaimed: deque[str] = deque()
         self._claimed: set[str] = set()
         self._hidden: dict[str, int] = {}
         """The keys of conversations that a damaged index of ids does not find, once `survey` has looked."""
+        self.files = DatabaseFiles(
+            lambda work: database.read(lambda connection: work(driver_of(connection))),
+            lambda work: database.write(lambda connection: work(driver_of(connection))),
+            lambda error: False,  # one transaction at a time writes
+            file_store,
+        )
 
     @classmethod
-    async def open(cls, url: str | Path, *, read_only: bool = False, busy_timeout: float = BUSY_TIMEOUT) -> SqliteStore:
+    async def open(
+        cls,
+        url: str | Path,
+        *,
+        read_only: bool = False,
+        busy_timeout: float = BUSY_TIMEOUT,
+        file_store: FileStore | None = None,
+    ) -> SqliteStore:
         """Open the database at `url`: a path, a URL like `sqlite:///dinner.db`, or `:memory:`.
 
         One store at a time may write to a file: until it is closed, or its process ends, it holds a lock beside the
         file. A missing file is created, readable by its owner only, and an older one is migrated. `read_only` takes no
         lock and changes nothing, so it works beside an engine that is running, and after one that crashed; SQLite may
         leave an empty write-ahead log beside the file. `busy_timeout` is how many seconds to wait for another program
-        that holds the file locked.
+        that holds the file locked. The bytes of files go to the `file_store`, or into the database.
 
         Raises `StoreError` for an invalid address, a folder, a missing file (`read_only`), a file that is not a
         database or belongs to another program, a database of a newer turnwise, and one that is open in another engine.
         """
-        return cls(await Database.open(url, read_only=read_only, busy_timeout=busy_timeout))
+        return cls(await Database.open(url, read_only=read_only, busy_timeout=busy_timeout), file_store)
 
     # --- one conversation
 
@@ -92,7 +106,9 @@ class SqliteStore:
             driver = driver_of(connection)
             if event.parent is not None:
                 queries.found(driver, event.parent)  # it must be there still
-            return _followed(follower, queries.add_record(driver, record, details))
+            key = queries.add_record(driver, record, details)
+            check_files(driver, key, record)
+            return _followed(follower, key)
 
         key = await self.database.write(add)
         position = LogPosition(key, row.seq, row.chain, row.chain, is_titled=details.first_message is not None)
@@ -125,8 +141,10 @@ class SqliteStore:
         other write waits for more than a piece of this. Raises `UnknownConversation`, and `TracesLeft` if the
         conversation is gone but the file could not be rewritten now.
         """
-        if not await self.database.erase(conversation_id):
+        places = await self.database.erase(conversation_id)
+        if places is None:
             raise UnknownConversation(conversation_id)
+        await self.files.remove(places)
 
     # --- many conversations
 

@@ -3,10 +3,9 @@
 A text is stored once, in the event that brought it. Everything else refers to it by `Heard`. Only words that the
 machine itself adds ("Cancelled by user") are carried along, as `Made`.
 
-A request holds everything that was said. If one image, one result or one message in it is refused by a provider, the
-whole request is, and so is every later one. So an image is validated when it is made, and what was probably refused is
-withheld: from then on a note stands in its place. What was said is not lost by that, since people still see it, and so
-does a model that takes it.
+A request holds everything that was said. If one file, one result or one message in it is refused by a provider, the
+whole request is, and so is every later one. So what was probably refused is withheld: from then on a note stands in its
+place. What was said is not lost by that, since people still see it, and so does a model that takes it.
 
 A model must be able to tell its user's messages from those of other agents. The text of another agent stands between
 tags and is escaped, so that nothing in it can end the tag or imitate one. A tag anywhere else is ordinary text, whoever
@@ -21,170 +20,40 @@ import json
 import re
 import sys
 import unicodedata
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeGuard, cast, get_args
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..errors import InvalidInput, read_up_to
 from .acts import Act, ActKind, Audience
-from .value import MAX_QUOTED, Block, FailureKind, Record, TaggedRecord, Text, Value, json_object, shortened
+from .files import FileKind, FileReference, FileReferences, reference_in
+from .value import Block, FailureKind, Record, TaggedRecord, Text, Value, json_object
 
-MAX_IMAGE = 10_000_000
-"""The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Chosen to be more than a camera's JPEG
-needs."""
-
-MAX_ADDRESS = 8_000
-"""The most characters of an address on the web: what every server should accept (RFC 9110, 4.1)."""
-
-MAX_IMAGES = 20
-"""The most images of one message, or of one result."""
-
-MAX_TOGETHER = 20_000_000
-"""The most characters of all images of one message. Chosen to be about what providers take in one request."""
-
-IMAGE_FAULTS = frozenset({
-    "image_unknown", "image_long", "image_data", "image_address", "image_address_long", "image_given", "images_many",
-    "images_large",
-})  # fmt: skip
-"""The types of the validation errors of images."""
-
-_SIGNATURES = {
-    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
-    "image/gif": re.compile(rb"GIF8[79]a"),
-    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
-}
-"""How the files of each media type begin."""
-
-_WANTED = "an image is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP file"
-_ADDRESS = re.compile(r"https://(?![/?#])[!-~]+")
-_DATA = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
-_BEGINNING = 16
-"""Characters of base64 that hold the longest signature."""
-
-
-def media_type(data: bytes) -> str | None:
-    """The media type of these bytes, by how they begin; None if it is no known image. `Pure.`"""
-    return next((kind for kind, signature in _SIGNATURES.items() if signature.match(data)), None)
-
-
-def _data_url(data: bytes) -> str:
-    kind = media_type(data)
-    if kind is None:
-        raise PydanticCustomError("image_unknown", "these are not the bytes of a PNG, JPEG, GIF or WebP file")
-    return f"data:{kind};base64,{b64encode(data).decode()}"
-
-
-def _checked(url: str) -> str:
-    if not url.startswith("data:"):
-        return _checked_address(url)
-    if len(url) > MAX_IMAGE:
-        raise PydanticCustomError("image_long", f"an image takes at most {MAX_IMAGE:,} characters as a data: URL")
-    found = _DATA.fullmatch(url)
-    if found is None or len(found[2]) % 4 or media_type(b64decode(found[2][:_BEGINNING])) != found[1]:
-        sentence = "a data: URL holds a PNG, JPEG, GIF or WebP file in base64, and names its media type"
-        raise PydanticCustomError("image_data", sentence)
-    return url
-
-
-def _checked_address(url: str) -> str:
-    if not _ADDRESS.fullmatch(url):
-        raise PydanticCustomError("image_address", _WANTED)
-    if len(url) > MAX_ADDRESS:
-        raise PydanticCustomError("image_address_long", f"the URL of an image has at most {MAX_ADDRESS:,} characters")
-    return url
-
-
-class Image(Value):
-    """An image. `url` is its https:// address, or a `data:` URL that holds it.
-
-    The provider fetches an address; for the few providers that take none (Bedrock, Ollama, sometimes Gemini) litellm
-    fetches it from this machine, if it is public. The address must stay valid as long as the conversation goes on.
-
-    `Image.of` also takes the bytes of a file. Where another value expects an image, an address or bytes are accepted
-    too.
-
-    A model gets an image as an address on the web, or as the image itself in a `data:` URL. It is validated against
-    what all providers that take images have in common: PNG, JPEG, GIF and WebP, with the media type that is declared. A
-    provider that cannot read an image refuses the whole request, and every later request of the conversation too, since
-    the image stays in the history.
-    """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
-
-    url: Annotated[str, AfterValidator(_checked)]
-
-    @classmethod
-    def of(cls, given: str | bytes) -> Image:
-        """The image at this URL, or the image file with these bytes, whose type is recognised by how they begin.
-
-        Raises `InvalidInput` if it is no image, or is too large. `Pure.`
-        """
-        try:
-            return cls.model_validate(given)
-        except ValidationError as error:
-            sentence = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise InvalidInput(f"This is no image that can be used: {sentence}.") from None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, given: object) -> object:
-        match given:
-            case str():
-                return {"url": given}
-            case bytes():
-                return {"url": _data_url(given)}
-            case dict() | Image():
-                return given
-            case _:
-                raise PydanticCustomError("image_given", _WANTED)
-
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        yield "url", shortened(self.url, MAX_QUOTED)
-
-
-def _few(given: object) -> object:
-    images = read_up_to(given, MAX_IMAGES + 1)
-    if not isinstance(images, tuple) or not images:
-        return images
-    if len(images) > MAX_IMAGES:
-        raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
-    # An image that was built past its validation is found where it is handed in.
-    return tuple(image.url if isinstance(image, Image) else image for image in images)
-
-
-def _small_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    if images and sum(len(image.url) for image in images) > MAX_TOGETHER:
-        raise PydanticCustomError("images_large", f"images take at most {MAX_TOGETHER:,} characters together")
-    return images
-
-
-Images = Annotated[tuple[Image, ...], BeforeValidator(_few), AfterValidator(_small_enough)]
-"""The images of one message, or of one result, in order."""
-
-
-Suspect = Literal["sight", "new_images", "images", "additions", "answers", "memory", "earlier", "words", "instructions"]
+Suspect = Literal[
+    "hearing",
+    "reading",
+    "sight",
+    "new_files",
+    "files",
+    "additions",
+    "answers",
+    "memory",
+    "earlier",
+    "words",
+    "instructions",
+]
 """What of a request may be what was refused.
 
-- `sight`: its images, if the model has never taken one in this conversation. Perhaps it takes none.
-- `new_images`: its images that no model has taken yet.
-- `images`: all its images.
+- `hearing`: its recordings and videos, if the model has never taken one in this conversation. Perhaps it takes none.
+- `reading`: its documents, and `sight`: its images, likewise.
+- `new_files`: its files that no model has taken yet, apart from text files, which are sent as text.
+- `files`: all these files.
 - `additions`: what came in since the last request that a model accepted, other than by what people said in this turn:
   results of tools, messages of agents, the messages of a turn that failed, a history that was given, a summary; and all
-  images that came in since.
+  files that came in since.
 - `answers`: what the model itself wrote in this turn since then, texts and calls. If the turn before this one was
   refused, too, also what it wrote before.
 - `memory`: what was recalled for the turn.
@@ -194,14 +63,15 @@ Suspect = Literal["sight", "new_images", "images", "additions", "answers", "memo
 - `instructions`: the system message, after the turn before this one was refused, too. Nothing can stand in its place.
 """
 
-Matter = Literal["text", "images"]
-"""What of a message is withheld. With its text, the arguments of its calls are."""
+Matter = FileKind
+"""What of a message is withheld: its files of this kind, or its text. With the text the arguments of its calls are, and
+its text files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Withheld(Record):
-    """That a message's text or its images are withheld from this model, or from every model if the name is empty, and
-    the kind of failure because of which they are.
+    """That a message's text or its files of one kind are withheld from this model, or from every model if the name is
+    empty, and the kind of failure because of which they are.
 
     A provider does not say which part of a request it refuses, so what may be the part is tried in the order of
     suspicion.
@@ -404,12 +274,12 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """The outcome of a call: the text that the model reads, whether it is an error, the images that the model sees, and
-    the acts to carry out."""
+    """The outcome of a call: the text that the model reads, whether it is an error, the files that the model is shown
+    beside it, and the acts to carry out."""
 
     text: Text
     error: bool = False
-    images: Images = ()
+    files: FileReferences = ()
     acts: tuple[Act, ...] = ()
 
     @property
@@ -432,12 +302,12 @@ class Message(Record):
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
     person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person
-    has replaced what the model wrote. `images` are those of a person or a tool. `deliveries` are the
+    has replaced what the model wrote. `files` are those of a person or a tool. `deliveries` are the
     texts of this message that were delivered to the user: its own, or the speeches of a result. `undelivered` says that
     it holds a speech that was not delivered before its turn ended.
 
-    `parts` are the texts of a given message and, as numbers, the places of its images in `images`, in their order. They
-    are empty where the images simply follow the text.
+    `parts` are the texts of a given message and, as numbers, the places of its files in `files`, in their order. They
+    are empty where the files simply follow the text.
 
     `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see in place
     of a typed answer, where that is not the JSON that the model wrote.
@@ -445,7 +315,7 @@ class Message(Record):
 
     role: MessageRole
     text: str = ""
-    images: tuple[Image, ...] = ()
+    files: tuple[FileReference, ...] = ()
     parts: tuple[str | int, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
@@ -523,6 +393,14 @@ class HistoryMessage(Value):
         """The tool calls of an assistant's message that name their tool and have an id. `Pure.`"""
         calls = self.given.get("tool_calls") if self.role == "assistant" else None
         return tuple(filter(_is_call, calls)) if isinstance(calls, list) else ()
+
+    @property
+    def files(self) -> tuple[FileReference, ...]:
+        """The files to which its parts refer, in order. `Pure.`"""
+        content = self.given.get("content")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else ()
+        found = (reference_in(part) for part in parts)
+        return tuple(file for file in found if file is not None and file.sha256)
 
 
 def _is_call(call: Any) -> TypeGuard[dict[str, Any]]:

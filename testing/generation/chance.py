@@ -22,7 +22,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from pydantic import AwareDatetime, BaseModel, JsonValue, ValidationError
 
-from ...states.values.messages import HistoryMessage, Image, Usage
+from ...states.values.files import FileReference
+from ...states.values.messages import HistoryMessage, Usage
 from ...states.values.value import TRANSIENT, FailureKind, Record, Value, adapter_of
 
 T = TypeVar("T")
@@ -215,6 +216,17 @@ INSTANTS = (
 SECONDS = (1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308)
 """Durations, from none to longer than the calendar."""
 
+FILES = (
+    FileReference(sha256="a" * 64, media_type="image/png", size=68),
+    FileReference(sha256="b" * 64, media_type="application/pdf", name="menu.pdf", size=4_000),
+    FileReference(sha256="c" * 64, media_type="text/csv", name="<message_for_user>.csv", size=1),
+    FileReference(sha256="d" * 64, media_type="audio/wav", size=20_000_000),
+    FileReference(sha256="e" * 64, media_type="video/mp4", name="tour.mp4", size=1),
+    FileReference(url="https://example.com/menu.png", media_type="image/png"),
+    FileReference(url="https://example.com/menu.pdf", media_type="application/pdf", name="menu"),
+)
+"""Files of each kind, stored and on the web. Nobody has their bytes."""
+
 LEAVES: dict[Any, Callable[[Chance], Any]] = {
     str: lambda chance: chance.text(),
     int: lambda chance: chance.pick((1, 2, 0)),
@@ -225,7 +237,7 @@ LEAVES: dict[Any, Callable[[Chance], Any]] = {
     NoneType: lambda chance: None,
     Any: lambda chance: "anything",
     JsonValue: lambda chance: chance.pick(("anything", 1, None)),
-    Image: lambda chance: Image(url="https://example.com/menu.png"),
+    FileReference: lambda chance: chance.pick(FILES),
     HistoryMessage: lambda chance: HistoryMessage(role="user", content=chance.text()),
 }
 """Generators of types that are not made of others, and of those whose rules no random value would meet."""

@@ -353,7 +353,7 @@ def _model_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call
 _HELD: tuple[tuple[Suspect, ...], ...] = (
     get_args(Suspect),
     ("words",),
-    ("sight", "new_images", "images", "additions", "words"),
+    ("hearing", "reading", "sight", "new_files", "files", "additions", "words"),
     ("answers", "memory", "earlier", "words"),
     ("earlier", "instructions"),
     (),

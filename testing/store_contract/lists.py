@@ -19,7 +19,8 @@ from ...states.events import DetailsChanged, EffectFailed, PolicyChanged, Schedu
 from ...states.policy import Policy
 from ...states.states import pending
 from ...states.values.acts import Schedule
-from ...states.values.messages import HistoryMessage, Image
+from ...states.values.files import FileReference
+from ...states.values.messages import HistoryMessage
 from .story import NOON, OpenedStore, Story, deliveries_of, on_a_claiming_store, on_a_store
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ def waking(minutes: int | None, **opened_with: Any) -> Story:
     return Story(role="background", schedule=SCHEDULE, next_wake=wake, **opened_with)
 
 
-IMAGE = Image(url="https://example.com/table.png")
+IMAGE = FileReference(url="https://example.com/table.png", media_type="image/png")
 
 VALUES: dict[str, Any] = {
     "one": 1,
@@ -398,9 +399,9 @@ class DetailsContract(OpenedStore):
             "fits": Story().say("x" * 60),
             "nothing": Story(),
             "policy": Story().request(PolicyChanged, policy=Policy()),
-            "image": Story().request(UserMessage, text="", images=(IMAGE,)),
-            "images": Story().request(UserMessage, text=" ", images=(IMAGE, IMAGE)),
-            "both": Story().request(UserMessage, text="This one?", images=(IMAGE,)),
+            "image": Story().request(UserMessage, text="", files=(IMAGE,)),
+            "images": Story().request(UserMessage, text=" ", files=(IMAGE, IMAGE)),
+            "both": Story().request(UserMessage, text="This one?", files=(IMAGE,)),
         }
         for name, story in stories.items():
             await story.into(store, name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise import AgentMail, Engine, Image, SubAgents, ToolContext, tool
+from turnwise import AgentMail, Engine, File, SubAgents, ToolContext, tool
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ..support.pictures import GIF
@@ -21,7 +21,7 @@ async def look(where: str = "anywhere") -> list[str]:
 @tool(crash="pure")
 async def show_menu() -> list[Any]:
     """Show the menu."""
-    return ["Today's menu:", Image.of(GIF)]
+    return ["Today's menu:", File(GIF)]
 
 
 @tool(crash="pure")

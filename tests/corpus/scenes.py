@@ -185,7 +185,7 @@ async def messages(stage: Stage) -> None:
         gate.set()
         await asyncio.gather(*tasks, return_exceptions=True)
     async with stage.scene("Images", "A bowl.", call("show_menu"), "A menu.") as it:
-        await it.send("What is this?", images=[GIF])
+        await it.send("What is this?", files=[GIF])
         await it.send("And the menu?")
 
 

@@ -113,17 +113,17 @@ class TestEdit:
             assert turn.reply == "a b\n\nC"
             assert await shown(conversation) == ["a", "One.", "b", "C", "a b\n\nC"]
 
-    async def test_images_stay_unless_others_are_given(self, database: Database) -> None:
+    async def test_files_stay_unless_others_are_given(self, database: Database) -> None:
         """The words are edited, and not what was shown with them."""
         picture = "https://example.com/one.png"
         async with Engine.open(database, model=answering_anything()) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[picture], message_id="m1")
+            await conversation.send("What is this?", files=[picture], message_id="m1")
 
             await conversation.edit("m1", "And this?", request_id="m2")
-            (kept,) = [m.images for m in await conversation.transcript() if m.role == "user"]
-            await conversation.edit("m2", "And now?", images=[])
-            (left,) = [m.images for m in await conversation.transcript() if m.role == "user"]
+            (kept,) = [m.files for m in await conversation.transcript() if m.role == "user"]
+            await conversation.edit("m2", "And now?", files=[])
+            (left,) = [m.files for m in await conversation.transcript() if m.role == "user"]
 
             assert [one.url for one in kept] == [picture]
             assert left == ()

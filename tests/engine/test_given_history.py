@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from turnwise import Conversation, Engine, Image, InvalidInput, LiteLlm, tool
+from turnwise import Conversation, Engine, File, InvalidInput, LiteLlm, tool
 from turnwise.effects.context import EffectContext
 from turnwise.engine.requests import MAX_HISTORY
 from turnwise.hosts.terminal.commands.database import transcript_lines
@@ -57,9 +57,9 @@ HISTORY: list[Given] = [
 
 
 @tool(crash="pure")
-async def find_table(party: int) -> list[str | Image]:
+async def find_table(party: int) -> list[str | File]:
     """Look for a free table."""
-    return [f"Takumi, for {party}", Image.of(PNG)]
+    return [f"Takumi, for {party}", File(PNG)]
 
 
 def said_of(request: Any) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ import pytest
 from tests.support.effect_ids import call_of
 from turnwise import Conversation, Engine, Policy, TurnwiseError, tool
 from turnwise.states import AgentMessage, LlmResponse, PolicyChanged, UserCancel, UserMessage
-from turnwise.states.values.messages import Image
+from turnwise.states.values.files import FileReference
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.doubles import NOON
 
@@ -72,8 +72,10 @@ async def hand_in(engine: Engine, conversation: Conversation, value: Any) -> Non
 DOORS: dict[str, Door] = {
     "send": lambda engine, c, value: c.send(value),
     "send, id": lambda engine, c, value: c.send("Hi", message_id=value or 5),
-    "send, images": lambda engine, c, value: c.send("Hi", images=[value]),
-    "send, a broken image": lambda engine, c, value: c.send("Hi", images=[Image.model_construct(url=value)]),
+    "send, files": lambda engine, c, value: c.send("Hi", files=[value]),
+    "send, a broken file": lambda engine, c, value: c.send(
+        "Hi", files=[FileReference.model_construct(sha256="", url=value, media_type="image/png", name="", size=0)]
+    ),
     "send, when busy": lambda engine, c, value: c.send("Hi", when_busy=value or "never"),
     "withdraw": lambda engine, c, value: c.withdraw(value),
     "answer": lambda engine, c, value: c.answer(value),

@@ -21,7 +21,7 @@ from turnwise import (
     ConfigurationError,
     Conversation,
     Engine,
-    Image,
+    File,
     Limits,
     LiteLlm,
     Message,
@@ -620,7 +620,7 @@ FILTERS = [
 @tool(crash="pure")
 async def look() -> Any:
     """Take a picture."""
-    return ["A door:", Image.of(PNG)]
+    return ["A door:", File(PNG)]
 
 
 @tool(crash="pure")
@@ -662,7 +662,7 @@ async def test_an_image_for_a_model_without_eyes(status: int, message: str, code
         async with OpenAiServer(script) as server, engine_at(server) as engine:
             conversation = await engine.create()
             images = [PNG] if texts[0] != "look" else []
-            turns = [await conversation.send(texts[0], images=images), await conversation.send(texts[1])]
+            turns = [await conversation.send(texts[0], files=images), await conversation.send(texts[1])]
 
         assert [turn.status for turn in turns] == ["completed", "completed"]
         assert script.refused == 1
@@ -684,7 +684,7 @@ async def test_what_one_conversation_has_learned_helps_the_others() -> None:
     """A model that has refused two requests with images is sent none by any conversation of the engine."""
     script = Script("image_url", *NO_EYES[0])
     async with OpenAiServer(script) as server, engine_at(server) as engine:
-        turns = [await (await engine.create()).send("What is this?", images=[PNG]) for _ in range(4)]
+        turns = [await (await engine.create()).send("What is this?", files=[PNG]) for _ in range(4)]
 
     assert [turn.status for turn in turns] == ["completed"] * 4
     assert script.refused == 2
@@ -693,10 +693,10 @@ async def test_what_one_conversation_has_learned_helps_the_others() -> None:
 @pytest.mark.parametrize("name", ["azure/o1-mini", "openai/test"])
 async def test_a_model_that_is_known_to_take_no_images_is_sent_none(name: str) -> None:
     """Because litellm's list says so, or the application does."""
-    known: dict[str, Any] = {"model": "openai/test", "takes_images": False} if name == "openai/test" else {}
+    known: dict[str, Any] = {"model": "openai/test", "takes": {"image": False}} if name == "openai/test" else {}
     model = LiteLlm(name, **known)
 
-    assert model.takes_images is False
+    assert model.takes("image") is False
 
 
 # --- Tools of servers and applications over litellm and a real socket: none of them fails the turns of the others.

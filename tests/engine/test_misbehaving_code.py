@@ -49,7 +49,8 @@ from turnwise.states import (
     UserMessage,
 )
 from turnwise.states.events import exact
-from turnwise.states.values.messages import MAX_IMAGES, Image, write_message_for_user
+from turnwise.states.values.files import MAX_FILES, FileReference
+from turnwise.states.values.messages import write_message_for_user
 from turnwise.states.values.questions import MAX_HEADER, UserQuestion
 from turnwise.testing import RecordingChannel
 from turnwise.testing.doubles import NOON, FunctionLlm, ScriptedLlm, call, calls, reply
@@ -843,7 +844,7 @@ async def test_an_engine_that_closes_during_an_attempt_has_not_died(database: Pa
 # built-in dispatcher has failed.
 
 
-PICTURE = "https://example.com/picture.png"
+PICTURE = FileReference(url="https://example.com/picture.png", media_type="image/png")
 
 
 class Shouted(LlmResponse):
@@ -898,7 +899,7 @@ DAMAGED: dict[str, Callable[[int], Any]] = {
     "an object in a block": lambda effect_id: response(effect_id, opaque=({"a": object()},)),
     "half a character in a result": lambda effect_id: result(effect_id, text="\ud800"),
     "no text in a result": lambda effect_id: result(effect_id, text=None),
-    "too many images": lambda effect_id: result(effect_id, images=(Image(url=PICTURE),) * (MAX_IMAGES + 1)),
+    "too many files": lambda effect_id: result(effect_id, files=(PICTURE,) * (MAX_FILES + 1)),
     "a header that is too long": lambda effect_id: question(effect_id, header="x" * (MAX_HEADER + 1)),
     "an unknown kind of failure": lambda effect_id: EffectFailed.model_construct(
         type="effect_failed", effect_id=effect_id, at=NOON, kind="odd", sentence="No."

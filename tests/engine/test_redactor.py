@@ -16,7 +16,6 @@ from turnwise import (
     ConfigurationError,
     DocumentQuery,
     Engine,
-    Image,
     InvalidInput,
     LiteLlm,
     ModelAnswer,
@@ -223,12 +222,12 @@ class TestRequests:
 
     async def test_what_cannot_be_used_without_its_secrets_is_refused(self) -> None:
         """In one sentence, and nothing happens."""
-        image = Image.of("https://shop.test/a.png?X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0445342fe")
+        image = "https://shop.test/a.png?X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0445342fe"
         async with Engine.open("sqlite://", model=ScriptedLlm([]), policy=REDACTS) as engine:
             conversation = await engine.create()
 
             with pytest.raises(InvalidInput, match=INVALID):
-                await conversation.send("Look", images=[image])
+                await conversation.send("Look", files=[image])
             assert conversation.state.type == "idle"
 
     async def test_arguments_too_deep_to_be_looked_at_are_refused(self) -> None:

@@ -17,7 +17,7 @@ from turnwise import (
     CompactionFailed,
     Conversation,
     Engine,
-    Image,
+    File,
     LlmFailure,
     ModelAnswer,
     ModelCall,
@@ -34,7 +34,7 @@ from turnwise.states.values.messages import Withheld
 from turnwise.states.values.value import FailureKind
 from turnwise.testing import FunctionLlm, call, reply
 
-from ..support.pictures import GIF, PNG
+from ..support.pictures import GIF, PNG, data_url
 
 QUICK = Policy(retry=Retry(base=0.01))
 
@@ -48,7 +48,7 @@ async def fetch(what: str = "") -> str:
 @tool(crash="pure")
 async def look() -> Any:
     """Take a picture."""
-    return ["A door:", Image.of(PNG)]
+    return ["A door:", File(PNG)]
 
 
 class Provider:
@@ -120,12 +120,12 @@ class TestAModelWithoutEyes:
         provider = Provider(no_images)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            turn = await conversation.send("What is this?", images=[PNG])
+            turn = await conversation.send("What is this?", files=[PNG])
             message, _ = await conversation.transcript()
 
             assert (turn.status, turn.reply, len(provider.seen)) == ("completed", "Fine.", 2)
             assert "an image that you cannot see" in provider.seen[-1]
-            assert message.withheld == (Withheld(what="images", kind="unsupported_content", model="model"),)
+            assert message.withheld == (Withheld(what="image", kind="unsupported_content", model="model"),)
             await assert_replays(engine, conversation)
 
     async def test_it_is_never_sent_an_image_again(self) -> None:
@@ -133,8 +133,8 @@ class TestAModelWithoutEyes:
         provider = Provider(no_images)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[PNG])
-            turns = [await conversation.send("And this?", images=[GIF]), await conversation.send("please look")]
+            await conversation.send("What is this?", files=[PNG])
+            turns = [await conversation.send("And this?", files=[GIF]), await conversation.send("please look")]
 
             assert [turn.status for turn in turns] == ["completed", "completed"]
             assert ["image_url" in text for text in provider.seen] == [True, False, False, False, False]
@@ -145,7 +145,7 @@ class TestAModelWithoutEyes:
         blind, seeing = Provider(no_images, "blind"), Provider(lambda _: None, "seeing")
         async with engine_with(seeing, blind) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[PNG])
+            await conversation.send("What is this?", files=[PNG])
             statuses = []
             for name in ("blind", "blind", "seeing"):
                 models = tuple(spec for spec in engine_specs(name))
@@ -162,8 +162,8 @@ class TestAModelWithoutEyes:
         provider = Provider(lambda text: "unsupported_content" if "image/gif" in text else None)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[PNG])
-            turns = [await conversation.send("And this?", images=[GIF]), await conversation.send("Go on")]
+            await conversation.send("What is this?", files=[PNG])
+            turns = [await conversation.send("And this?", files=[GIF]), await conversation.send("Go on")]
 
             assert [turn.status for turn in turns] == ["completed", "completed"]
             assert "image/png" in provider.seen[-1]
@@ -186,12 +186,12 @@ class TestAnImageThatCannotBeRead:
         provider = Provider(no_gif)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[PNG])
-            turn = await conversation.send("And this?", images=[GIF])
+            await conversation.send("What is this?", files=[PNG])
+            turn = await conversation.send("And this?", files=[GIF])
             await conversation.send("Go on")
 
             assert turn.status == "completed"
-            assert ("image/png" in provider.seen[-1], "it cannot be read" in provider.seen[-1]) == (True, True)
+            assert ("image/png" in provider.seen[-1], "the file is broken" in provider.seen[-1]) == (True, True)
             assert len(provider.seen) == 4
             await assert_replays(engine, conversation)
 
@@ -201,7 +201,7 @@ class TestAnImageThatCannotBeRead:
         provider = Provider(lambda text: "unreadable_content" if gone and "example.org" in text else None)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            await conversation.send("What is this?", images=["https://example.org/a.png"])
+            await conversation.send("What is this?", files=["https://example.org/a.png"])
             gone = True
             turn = await conversation.send("And the colour?")
 
@@ -210,7 +210,7 @@ class TestAnImageThatCannotBeRead:
     async def test_one_in_a_given_history(self) -> None:
         """A conversation that begins with such an image answers its first message."""
         provider = Provider(no_gif)
-        part = {"type": "image_url", "image_url": {"url": Image.of(GIF).url}}
+        part = {"type": "image_url", "image_url": {"url": data_url("image/gif", GIF)}}
         text = {"type": "text", "text": "Behind the image"}
         given = [{"role": "user", "content": [part, text]}, {"role": "assistant", "content": "I see."}]
         async with engine_with(provider) as engine:
@@ -427,7 +427,7 @@ class TestAFilter:
         async with engine_with(provider) as engine:
             conversation = await engine.create()
             await conversation.send("Hello")
-            turn = await conversation.send("What is this?", images=[PNG])
+            turn = await conversation.send("What is this?", files=[PNG])
 
         assert turn.status == "completed"
         assert "What is this?" in provider.seen[-1]
@@ -521,7 +521,7 @@ class TestAReasonThatNobodyKnows:
         provider = Provider(lambda text: "invalid_request" if "image_url" in text else None)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            turns = [await conversation.send("What is this?", images=[PNG]), await conversation.send("Go on")]
+            turns = [await conversation.send("What is this?", files=[PNG]), await conversation.send("Go on")]
 
             assert [turn.status for turn in turns] == ["completed", "completed"]
             assert len(provider.seen) == 3
@@ -533,7 +533,7 @@ class TestAReasonThatNobodyKnows:
         provider = Provider(lambda _: "invalid_request" if broken else None)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            failed = await conversation.send("What is this?", images=[PNG])
+            failed = await conversation.send("What is this?", files=[PNG])
             broken = False
             turn = await conversation.send("Go on")
 
@@ -563,7 +563,7 @@ class TestAReasonThatNobodyKnows:
         provider = Provider(lambda text: "server_error" if "image_url" in text else None)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            turns = [await conversation.send("What is this?", images=[PNG]), await conversation.send("Go on")]
+            turns = [await conversation.send("What is this?", files=[PNG]), await conversation.send("Go on")]
 
         assert [turn.status for turn in turns] == ["failed", "completed"]
 
@@ -600,7 +600,7 @@ class TestWhatIsKept:
         provider = Provider(no_images)
         async with engine_with(provider) as engine:
             conversation = await engine.create()
-            await conversation.send("Look", images=[PNG])
+            await conversation.send("Look", files=[PNG])
             record = await engine.store.read_record(conversation.id)
         async with engine_with(provider) as engine:
             await import_records(engine.store, [record])

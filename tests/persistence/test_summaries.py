@@ -32,7 +32,10 @@ from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
 from ..support.cases import holds_for
+from ..support.pictures import PNG, stored
 from ..support.walks import NOON, Walk
+
+PICTURE = stored(PNG)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -170,7 +173,7 @@ class TestTitles:
         assert len(title) <= TITLE
 
     @pytest.mark.parametrize(
-        ("text", "images", "title"),
+        ("text", "files", "title"),
         [
             ("x" * 60, 0, "x" * 60),
             ("x" * 61, 0, "x" * 59 + "…"),
@@ -181,6 +184,6 @@ class TestTitles:
             ("", 0, None),
         ],
     )
-    def test_is_cut_with_an_ellipsis_and_counts_images(self, text: str, images: int, title: str | None) -> None:
-        """Images are counted only where there is no text."""
-        assert message_title(text, images) == title
+    def test_is_cut_with_an_ellipsis_and_counts_files(self, text: str, files: int, title: str | None) -> None:
+        """Files are counted only where there is no text."""
+        assert message_title(text, (PICTURE,) * files) == title

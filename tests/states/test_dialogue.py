@@ -15,6 +15,7 @@ from turnwise.states import (
     AgentMessage,
     AskUserQuestionPending,
     Event,
+    FileReference,
     HistoryMessage,
     LlmFailed,
     LlmResponse,
@@ -40,6 +41,8 @@ from turnwise.states.values.messages import Heard
 from ..support.walks import NOON, WHEN, Walk
 
 # --- What people and the assistant said to each other, under every kind of rules.
+
+TABLE = FileReference(url="https://example.com/table.png", media_type="image/png")
 
 
 def texts_of(walk: Walk) -> list[SaidText]:
@@ -126,7 +129,7 @@ class TestAnAssistant:
 
     def test_a_blank_text_is_left_out(self) -> None:
         """Such as that of a message that holds only an image."""
-        walk = Walk().request(UserMessage, text="", images=({"url": "https://example.com/table.png"},))
+        walk = Walk().request(UserMessage, text="", files=(TABLE,))
 
         assert texts_of(walk) == []
 

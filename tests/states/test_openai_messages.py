@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from turnwise.effects.given_files import TakenFiles
 from turnwise.effects.model.request import assemble_context, build_request
-from turnwise.states import Image, InvalidInput, LogEntry, Request, ToolComplete, ToolResult, begin
+from turnwise.states import InvalidInput, LogEntry, Request, ToolComplete, ToolResult, begin
 from turnwise.states.openai_reading import MAX_MESSAGES, MAX_REPAIRS, repair_history
 from turnwise.states.openai_writing import NO_RESULT, openai_messages
-from turnwise.states.values.messages import MAX_IMAGES, MAX_TOGETHER, effects_taken
+from turnwise.states.values.files import MAX_FILES
+from turnwise.states.values.messages import effects_taken
 from turnwise.testing.generation.events import event_in
 from turnwise.testing.generation.states import EXTREME
 from turnwise.testing.history import History
@@ -27,7 +29,7 @@ from turnwise.testing.strategies import NOON, Drawn, changed, policies
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call
 from ..support.operations import LINEAR, growth
-from ..support.pictures import PNG, data_url, padded_png
+from ..support.pictures import PNG, data_url, padded_png, shown, stored
 from ..support.scenarios.openai_histories import (
     Given,
     any_histories,
@@ -64,7 +66,7 @@ def user(content: Any = "Hello") -> Given:
 
 def repaired(*messages: Given) -> tuple[list[Given], list[str]]:
     """The messages after the repair, and what was repaired."""
-    history = repair_history(messages)
+    history = repair_history(messages, take_file=TakenFiles().take)
     return as_given(history.messages), list(history.repairs)
 
 
@@ -362,7 +364,7 @@ class TestContents:
             "ftp://x",
             "data:image/png;base64,###",
             "data:text/plain;base64,aGVsbG8=",
-            data_url("image/png", padded_png(7_600_000)),
+            data_url("image/png", padded_png(20_000_001)),
         ],
         ids=["http", "ftp", "no base64", "no image", "too large"],
     )
@@ -382,26 +384,42 @@ class TestContents:
 
         messages, repairs = repaired(user([image]))
 
-        corrected = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG), "detail": "low"}}
+        corrected = {"type": "image_url", "image_url": {"detail": "low"}, "stored_file": shown(DOOR)["stored_file"]}
         assert messages == [user([corrected])]
         assert repairs == ["messages[0]: The media type of an image was corrected."]
 
-    @pytest.mark.parametrize(
-        ("url", "kept"),
-        [
-            ("https://example.org/a.png", MAX_IMAGES),
-            (data_url("image/png", padded_png(7_400_000)), MAX_TOGETHER // 9_900_000),
-        ],
-        ids=["many", "large"],
-    )
-    def test_too_many_images_are_left_out(self, url: str, kept: int) -> None:
+    def test_too_many_images_are_left_out(self) -> None:
         """The first ones of a message are kept."""
-        image = {"type": "image_url", "image_url": {"url": url}}
+        image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 
-        messages, repairs = repaired(user([image] * (kept + 2)))
+        messages, repairs = repaired(user([image] * (MAX_FILES + 2)))
 
-        assert messages == [user([image] * kept)]
+        assert messages == [user([image] * MAX_FILES)]
         assert len(repairs) == 2
+
+    def test_a_file_that_is_stored_already_is_kept(self) -> None:
+        """The messages of a conversation may be written with references in place of bytes."""
+        message = user([{"type": "text", "text": "Look:"}, shown(DOOR)])
+
+        assert repaired(message) == ([message], [])
+
+    def test_a_reference_that_cannot_be_read_is_left_out(self) -> None:
+        """It would be shown to nobody."""
+        broken = {"type": "stored_file", "stored_file": {"sha256": "no digest", "media_type": "image/png"}}
+
+        messages, repairs = repaired(user([{"type": "text", "text": "Look:"}, broken]))
+
+        assert messages == [user([{"type": "text", "text": "Look:"}])]
+        assert repairs == ["messages[0]: A file was left out: its reference cannot be read."]
+
+    def test_bytes_that_cannot_be_stored_are_left_out(self) -> None:
+        """The pure core has no place for them, and never holds any."""
+        image = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG)}}
+
+        history = repair_history([user([{"type": "text", "text": "Look:"}, image])])
+
+        assert as_given(history.messages) == [user([{"type": "text", "text": "Look:"}])]
+        assert history.repairs == ("messages[0]: An image was left out: there is no place for its bytes.",)
 
     @holds_for("content", ["", " \n", None, [], [{"type": "text", "text": " "}]])
     @holds_for("role", ["user", "system", "developer", "assistant"])
@@ -583,7 +601,7 @@ class TestCost:
 # --- The messages of a conversation in OpenAI's chat format: what it began with, and what was said since.
 
 
-DOOR = Image.of(PNG)
+DOOR = stored(PNG)
 
 
 @st.composite
@@ -625,14 +643,14 @@ class TestWhatWasSaidSince:
     def test_calls_and_results_are_written_as_openai_has_them(self) -> None:
         """Arguments as the text of the model, results in call order, and errors that say so."""
         conversation = Conversation(parallel=2)
-        conversation.says("Dinner?", images=[DOOR])
+        conversation.says("Dinner?", files=[DOOR])
         conversation.model_calls(
             call("find", raw_arguments='{"party":  2}'), call("x:pay", fault="No."), content="Let me see."
         )
         conversation.tool_ends("find", "Sakura")
         conversation.model_says("Sakura has a table.")
 
-        image = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG)}}
+        image = shown(DOOR)
         first, asked, found, failed, said = openai_messages(conversation.history.log)
         assert first == {"role": "user", "content": [{"type": "text", "text": "Dinner?"}, image]}
         assert [one["function"]["arguments"] for one in asked["tool_calls"]] == ['{"party":  2}', "{}"]
@@ -645,13 +663,13 @@ class TestWhatWasSaidSince:
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("look")
-        looked = ToolResult(text="A door", images=(DOOR,))
+        looked = ToolResult(text="A door", files=(DOOR,))
         conversation.happens(ToolComplete, effect_id=conversation.running("look"), result=looked)
 
-        *_, found, shown = openai_messages(conversation.history.log)
+        *_, found, behind = openai_messages(conversation.history.log)
 
         assert found["content"] == "A door\n\n(1 image: see below.)"
-        assert (shown["role"], [part["type"] for part in shown["content"]]) == ("user", ["text", "image_url"])
+        assert (behind["role"], [part["type"] for part in behind["content"]]) == ("user", ["text", "stored_file"])
 
     def test_a_call_that_waits_has_a_result_that_says_so(self) -> None:
         """A conversation that waits for a person is a valid history, too."""

@@ -40,7 +40,7 @@ from turnwise.states import (
     presets,
 )
 from turnwise.states.events import AnyEvent, Event
-from turnwise.states.policy import Rules, models_of, named_models
+from turnwise.states.policy import FileRules, Rules, models_of, named_models
 from turnwise.states.values.messages import write_message_for_user
 from turnwise.testing.strategies import NOON
 
@@ -113,6 +113,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "settings": ModelSettings(seed=1),
             "output_retries": 0,
             "output_reply": OutputField(field="summary"),
+            "files": FileRules(number=0),
         },
     ),
     (

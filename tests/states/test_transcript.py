@@ -15,7 +15,6 @@ from turnwise.states import (
     DeliverToUser,
     Failed,
     Heard,
-    Image,
     Joined,
     Limits,
     LlmRequesting,
@@ -52,14 +51,14 @@ from turnwise.testing.strategies import NOON
 from ..support import busy_states
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning, talking
-from ..support.pictures import GIF, PNG
+from ..support.pictures import GIF, PNG, stored
 
 # --- The transcript, computed from the log: each text comes from one event, and each result has its place. What
 # models have answered is innocent, and what came in since may be what was refused.
 
 
 TEXTS = Texts()
-DOOR, WINDOW = Image.of(PNG), Image.of(GIF)
+DOOR, WINDOW = stored(PNG), stored(GIF)
 
 
 def switches_branch(entry: LogEntry) -> bool:
@@ -72,7 +71,7 @@ def texts(messages: tuple[Message, ...], role: str) -> list[str]:
     return [message.text for message in messages if message.role == role]
 
 
-PICTURE = Image.of(PNG)
+PICTURE = stored(PNG)
 
 
 def message(role: str, seq: int, turn: int = 1, text: str = "Hello", **fields: object) -> Message:
@@ -691,21 +690,21 @@ class TestReadingIt:
         assert origins[-1] == "researcher"
         assert conversation.said.origin(Made(text="Nothing.")) == ""
 
-    def test_a_person_s_images_stand_beside_the_text(self) -> None:
-        """P35: the images of a person's message are on the message, and not on the reference to its text."""
+    def test_a_person_s_files_stand_beside_the_text(self) -> None:
+        """P35: the files of a person's message are on the message, and not on the reference to its text."""
         conversation = Conversation()
-        seq = conversation.says("Look", images=(DOOR, WINDOW)).state.book.seq
+        seq = conversation.says("Look", files=(DOOR, WINDOW)).state.book.seq
 
-        assert conversation.transcript[0].images == (DOOR, WINDOW)
-        assert conversation.said.images(Heard(seq=seq)) == ()
+        assert conversation.transcript[0].files == (DOOR, WINDOW)
+        assert conversation.said.files(Heard(seq=seq)) == ()
 
     @pytest.mark.parametrize("happened", ["ended", "reconciled"])
-    def test_a_tool_s_images_stand_beside_its_text(self, happened: str) -> None:
-        """P35: the images of a result belong to its first text, also if the result comes after a crash."""
+    def test_a_tool_s_files_stand_beside_its_text(self, happened: str) -> None:
+        """P35: the files of a result belong to its first text, also if the result comes after a crash."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(responding("show", crash="reconcile"))
-        result = ToolResult(text="A door.", images=(DOOR, WINDOW), acts=(Speech(text="Look!"),))
+        result = ToolResult(text="A door.", files=(DOOR, WINDOW), acts=(Speech(text="Look!"),))
         if happened == "ended":
             conversation.happens(ToolComplete, effect_id=conversation.running("show"), result=result)
         else:
@@ -713,10 +712,10 @@ class TestReadingIt:
             asked = conversation.asked_about("show")
             conversation.happens(ToolReconciled, effect_id=asked, verdict="ran", result=result)
 
-        seq, images = conversation.state.book.seq, conversation.said.images
-        assert conversation.transcript[-1].images == images(Heard(seq=seq)) == (DOOR, WINDOW)
-        assert images(Joined(parts=(Made(text="1:"), Heard(seq=seq), Heard(seq=seq)))) == (DOOR, WINDOW) * 2
-        assert images(Heard(seq=seq, index=1)) == images(Made(text="1:")) == ()
+        seq, files = conversation.state.book.seq, conversation.said.files
+        assert conversation.transcript[-1].files == files(Heard(seq=seq)) == (DOOR, WINDOW)
+        assert files(Joined(parts=(Made(text="1:"), Heard(seq=seq), Heard(seq=seq)))) == (DOOR, WINDOW) * 2
+        assert files(Heard(seq=seq, index=1)) == files(Made(text="1:")) == ()
 
     def test_what_was_said_lately_stands_in_what_the_search_brought(self) -> None:
         """J3: `recent` returns the texts that the search brought."""
@@ -798,7 +797,7 @@ def test_an_answer_clears_every_suspicion() -> None:
 
 def test_a_model_that_has_taken_an_image_is_not_blind() -> None:
     """Its images are suspects, its sight is not."""
-    old, new = (message("user", seq, turn, images=(PICTURE,)) for seq, turn in ((1, 1), (6, 2)))
+    old, new = (message("user", seq, turn, files=(PICTURE,)) for seq, turn in ((1, 1), (6, 2)))
     seeing = after_an_answer().suspicion("m", turn=2, first_try=2)
     untried = after_an_answer(at=0).suspicion("m", turn=2, first_try=2)
 
@@ -911,5 +910,5 @@ class TestAskingWithoutIt:
         """What can pass by itself is waited for."""
         conversation = after_a_result()
 
-        assert is_refused(conversation, "server_error", "new_images") == []
+        assert is_refused(conversation, "server_error", "new_files") == []
         conversation.rests_in(RetryWaiting)

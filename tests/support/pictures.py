@@ -3,6 +3,12 @@
 import struct
 import zlib
 from base64 import b64encode
+from typing import Any
+
+from turnwise import File, FileReference
+from turnwise.effects.files import prepare_one
+from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.model.shown_files import with_files
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -35,3 +41,42 @@ WEBP = b"RIFF\x1a\x00\x00\x00WEBPVP8L\r\x00\x00\x00/\x00\x00\x00\x10\x07\x10\x11
 def data_url(kind: str, data: bytes) -> str:
     """These bytes as a data: URL of this media type."""
     return f"data:{kind};base64,{b64encode(data).decode()}"
+
+
+def stored(data: bytes, name: str = "") -> FileReference:
+    """The reference to a file with these bytes."""
+    return prepare_one(File(data, name)).reference
+
+
+def shown(file: FileReference) -> dict[str, Any]:
+    """The part of a message that refers to a stored file."""
+    return {"type": "stored_file", "stored_file": file.model_dump(mode="json", exclude_defaults=True)}
+
+
+class SampleFiles:
+    """Has some bytes for every file."""
+
+    async def read(self, file: FileReference) -> bytes | None:
+        """Return bytes of the right kind."""
+        return SAMPLES[file.kind] if file.sha256 not in OWN else OWN[file.sha256]
+
+    async def keep(self, given: Any) -> tuple[FileReference, ...]:
+        """Keep nothing."""
+        return ()
+
+
+PDF = b"%PDF-1.4\n%%EOF\n"
+WAV = b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00"
+MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"
+SAMPLES = {"image": PNG, "document": PDF, "audio": WAV, "video": MP4, "text": b"a,b\n1,2\n"}
+OWN = {stored(data).sha256: data for data in (PNG, GIF, JPEG, WEBP)}
+
+
+def sent(request: ModelRequest) -> ModelRequest:
+    """The request with bytes in place of references, as a model gets it."""
+    try:
+        with_files(request, SampleFiles()).send(None)
+    except StopIteration as done:
+        whole: ModelRequest = done.value
+        return whole
+    raise AssertionError("nothing here waits")

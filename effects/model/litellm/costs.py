@@ -15,11 +15,12 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ....states.values.files import FileKind
 from ....states.values.messages import Usage
 from ...logs import performer_logger
 from ..port import ModelRequest, tokens_of
@@ -104,12 +105,13 @@ PRICES = ("input_cost_per_token", "output_cost_per_token", "tiered_pricing")
 @dataclass(frozen=True)
 class ListedModel:
     """What the list says of a model: its provider, the tokens that a request may hold, if known, whether the list has
-    its price, whether it takes images, if the list says so, and whether it can hold an answer to a schema."""
+    its price, whether it takes files of each kind, as far as the list says so, and whether it can hold an answer to a
+    schema."""
 
     provider: str = ""
     window: int | None = None
     is_priced: bool = False
-    takes_images: bool | None = None
+    takes: Mapping[FileKind, bool] = field(default_factory=dict)
     takes_schema: bool = False
 
 
@@ -168,15 +170,26 @@ def _listed(entry: Mapping[str, Any]) -> ListedModel:
     is_priced = any(entry.get(member) is not None for member in PRICES)
     provider = str(entry.get("litellm_provider") or "")
     takes_schema = entry.get("supports_response_schema") is True
-    return ListedModel(provider, _window_in(entry), is_priced, _takes_images(entry), takes_schema)
+    return ListedModel(provider, _window_in(entry), is_priced, _takes(entry), takes_schema)
 
 
-def _takes_images(entry: Mapping[str, Any]) -> bool | None:
-    """Whether the model takes images. An entry that says nothing of it may be that of a model that does."""
-    says, kinds = entry.get("supports_vision"), entry.get("supported_modalities")
-    if isinstance(says, bool):
-        return says
-    return "image" in kinds if isinstance(kinds, list) and kinds else None
+_SAYS: Mapping[FileKind, str] = {
+    "image": "supports_vision",
+    "document": "supports_pdf_input",
+    "audio": "supports_audio_input",
+    "video": "supports_video_input",
+}
+"""The member of an entry that says whether a model takes files of a kind."""
+
+
+def _takes(entry: Mapping[str, Any]) -> Mapping[FileKind, bool]:
+    """Which files the model takes. An entry that says nothing of a kind may be that of a model that takes it; only what
+    kinds of content it takes says more, where it is listed: documents are never in that list."""
+    says = {kind: entry[member] for kind, member in _SAYS.items() if isinstance(entry.get(member), bool)}
+    kinds = entry.get("supported_modalities")
+    if isinstance(kinds, list) and kinds:
+        return {kind: kind in kinds for kind in _SAYS if kind != "document"} | says
+    return says
 
 
 def _window_in(entry: Mapping[str, Any]) -> int | None:

@@ -110,7 +110,7 @@ def failure_of(
     None if it has accepted none.
     """
     refusal = refusal_of(error)
-    kind = kind_of(error, request is not None and request.has_images)
+    kind = kind_of(error, request is not None and bool(request.shows))
     if kind == "invalid_request" and request is not None and gives_no_reason(refusal):
         kind = "context_window" if request.size > (_FIRST_BOUND if largest is None else largest) else kind
     return make_failure(kind, model, redact(f"{type(error).__name__}: {error}", secrets), retry_after(refusal, kind))

@@ -5,9 +5,9 @@ and one answer or one typed failure: nothing is retried, except for a request in
 falls back to another model, and nothing is printed. Importing litellm takes seconds. An engine begins with it when it
 opens, and no deadline of a request includes it.
 
-A request with an image that a model does not take is refused as a whole. Once that is known, as the application says,
+A request with a file that a model does not take is refused as a whole. Once that is known, as the application says,
 as litellm's list says, or as refusals have taught, the request is not sent: it fails at once, as the provider would
-have it fail, and the conversation goes on without the image.
+have it fail, and the conversation goes on without the file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....states.errors import ConfigurationError
+from ....states.values.files import FileKind
 from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.output import OutputWay
 from ....states.values.value import FailureKind
@@ -67,9 +68,9 @@ class LiteLlm:
     `dialect` says what the server takes of the protocol, where that is known beforehand; what it refuses is learned.
 
     `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
-    so on. `window` is how many tokens one request may hold; models in litellm's list need none. `takes_images` says
-    whether the model can be shown images; without it, litellm's list or the first refusal tells. Raises
-    `ConfigurationError` for an option that an application cannot set.
+    so on. `window` is how many tokens one request may hold; models in litellm's list need none. `takes` says which
+    files the model can be shown, `{"image": True, "audio": False}`; of other kinds litellm's list or the first refusals
+    tell. Raises `ConfigurationError` for an option that an application cannot set.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class LiteLlm:
         model: str | None = None,
         window: int | None = None,
         family: str | None = None,
-        takes_images: bool | None = None,
+        takes: Mapping[FileKind, bool] | None = None,
         dialect: Dialect = ALL,
         **options: Any,
     ) -> None:
@@ -98,7 +99,7 @@ class LiteLlm:
         self._listed = self.model.replace(RESPONSES, "/")
         """The name under which litellm lists the model, whatever protocol it is asked over."""
         self._costs = Costs(self._listed, options)
-        self._sight = Sight(self._listed, takes_images)
+        self._senses = Senses(self._listed, takes)
         self._litellm: Any = None
         self._can_be_asked = False
         self._largest: int | None = None
@@ -109,11 +110,10 @@ class LiteLlm:
         """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
         return listed_model(self._listed).window if self._window is None else self._window
 
-    @property
-    def takes_images(self) -> bool | None:
-        """Whether the model takes images: as the application says, as litellm's list says, or as it has shown. None if
-        that is not known. Does not import litellm."""
-        return self._sight.takes_images
+    def takes(self, kind: FileKind) -> bool | None:
+        """Whether the model takes files of this kind: as the application says, or as litellm's list says. None if that
+        is not known. Does not import litellm."""
+        return self._senses.declared(kind)
 
     @property
     def is_priced(self) -> bool:
@@ -191,14 +191,14 @@ class LiteLlm:
             if not self._can_be_asked and (fault := self._find_fault()) is not None:
                 raise LlmFailure(*fault)
             self._can_be_asked = True
-            self._sight.check(request)
+            self._senses.check(request)
             answer = await self._ask(request, show)
         except Exception as error:
             failure = self._failure_of(error, request)
-            self._sight.note_failure(request, failure)
+            self._senses.note_failure(request, failure)
             raise failure from None
         self._largest = max(request.size, self._largest or 0)
-        self._sight.note_answer(request)
+        self._senses.note_answer(request)
         return answer
 
     def estimate(self, request: ModelRequest, written: int) -> Usage:
@@ -400,42 +400,49 @@ _OTHER_NAMES = {"gemini": "google"}
 """The name that a provider has in a variable for its key, beside its own."""
 
 _ENOUGH_REFUSALS = 2
-"""So many requests with images in a row, of any conversations, are refused before a model counts as one that takes
-none."""
+"""So many requests with files of a kind in a row, of any conversations, are refused before a model counts as one that
+takes none."""
 
 
-class Sight:
-    """What is known of whether a model takes images. `given` is what the application says; with None, litellm's list of
-    models decides, by the name `model`, and then what the provider answers. One refusal alone teaches nothing, because
-    it may have been about one image, or may have been misread."""
+class Senses:
+    """What is known of which files a model takes. `given` is what the application says; for other kinds, litellm's list
+    of models decides, by the name `model`, and then what the provider answers. One refusal alone teaches nothing,
+    because it may have been about one file, or may have been misread."""
 
-    def __init__(self, model: str, given: bool | None) -> None:
+    def __init__(self, model: str, given: Mapping[FileKind, bool] | None = None) -> None:
         self._model = model
-        self._given = given
-        self._learned: bool | None = None
-        self._refused = 0
+        self._given = given or {}
+        self._learned: dict[FileKind, bool] = {}
+        self._refused: dict[FileKind, int] = {}
 
-    @property
-    def takes_images(self) -> bool | None:
-        """Whether the model takes images, or None if that is not known. Does not import litellm."""
-        for known in (self._given, self._learned):
-            if known is not None:
-                return known
-        return listed_model(self._model).takes_images
+    def declared(self, kind: FileKind) -> bool | None:
+        """Whether the model takes files of this kind, by what is said of it. Does not import litellm."""
+        return self._given[kind] if kind in self._given else listed_model(self._model).takes.get(kind)
+
+    def takes(self, kind: FileKind) -> bool | None:
+        """Whether the model takes files of this kind, or None if that is not known. Does not import litellm."""
+        if kind in self._learned and kind not in self._given:
+            return self._learned[kind]
+        return self.declared(kind)
 
     def check(self, request: ModelRequest) -> None:
-        """Raise `LlmFailure` for a request that has images if the model takes none."""
-        if self.takes_images is False and request.has_images:
+        """Raise `LlmFailure` for a request that shows files of a kind that the model does not take."""
+        if request.shows and any(self.takes(kind) is False for kind in request.shows):
             raise LlmFailure("unsupported_content", SENTENCES["unsupported_content"])
 
     def note_answer(self, request: ModelRequest) -> None:
         """Learn from a request that was answered."""
-        if (self._refused or not self._learned) and request.has_images:
-            self._learned, self._refused = True, 0
+        for kind in request.shows:
+            self._learned[kind] = True
+            self._refused.pop(kind, None)
 
     def note_failure(self, request: ModelRequest, failure: LlmFailure) -> None:
-        """Learn from a request that failed. A model that has taken an image before has refused something else."""
-        if failure.kind == "unsupported_content" and self._learned is None and request.has_images:
-            self._refused += 1
-            if self._refused >= _ENOUGH_REFUSALS:
-                self._learned = False
+        """Learn from a request that failed. A model that has taken such a file before has refused something else; and
+        where a request shows files of several kinds, nobody knows which it was."""
+        if failure.kind != "unsupported_content" or len(request.shows) != 1:
+            return
+        (kind,) = request.shows
+        if kind not in self._learned:
+            self._refused[kind] = self._refused.get(kind, 0) + 1
+            if self._refused[kind] >= _ENOUGH_REFUSALS:
+                self._learned[kind] = False

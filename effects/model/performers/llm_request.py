@@ -51,6 +51,7 @@ from ..request import (
     with_fresh_context,
     write_fresh_context,
 )
+from ..shown_files import with_files
 from ..system_message import ExplainedTools
 from .asking import ModelCaller, sentence_of
 
@@ -88,7 +89,7 @@ class LlmRequestPerformer:
 
         show = partial(_show, context.progress, effect.effect_id, _shown_rule(context.context, offer))
         try:
-            answer = await self._caller.ask(request, show)
+            answer = await self._caller.ask(await with_files(request, context.files), show)
         except LlmFailure as failure:
             return LlmFailed(
                 effect_id=effect.effect_id,

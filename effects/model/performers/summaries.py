@@ -24,6 +24,7 @@ from ....states.events import EffectFailed, HistoryCompacted, TurnSummarized
 from ....states.openai_writing import edit_note, legal_name
 from ....states.policy import ModelSpec, Policy, Texts
 from ....states.transcript import Condensed, Transcript
+from ....states.values.files import labels
 from ....states.values.messages import Message, Usage, escape_tags, text_for_model
 from ....states.values.value import REFUSED_CONTENT, FailureKind, encodable
 from ...clock import Clock
@@ -265,16 +266,14 @@ def _speaker(message: Message, tools: dict[str, str]) -> str:
 
 
 def _text(message: Message, texts: Texts) -> str:
-    """The text of a message, its images and calls, and a note if it did not reach the user. What a provider has refused
+    """The text of a message, its files and calls, and a note if it did not reach the user. What a provider has refused
     is left out."""
     if any(one.what == "text" for one in message.withheld):
         message = message.replace(text=text_in_record(message), tool_calls=(), edited_arguments="")
-    images = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(
-        message.images
-    )
+    files = [f"Shows {labels(message.files)}"] if message.files else []
     calls = [f"[calls {legal_name(call.name)} with {escape_tags(call.raw_arguments)}]" for call in message.tool_calls]
     notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered]
-    return "\n".join(part for part in (text_for_model(message), *images, *calls, *notes) if part.strip())
+    return "\n".join(part for part in (text_for_model(message), *files, *calls, *notes) if part.strip())
 
 
 # --- sizes

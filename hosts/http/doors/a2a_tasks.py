@@ -274,8 +274,8 @@ class _TurnTasks(RequestHandler):
         conversation, number = await self._named(message.task_id, context)
         if message.context_id not in ("", conversation.id, _caller(context).shown_id(conversation.id)):
             raise InvalidInput("The task belongs to another context.")
-        if read.said.images:
-            raise ContentTypeNotSupportedError("A reply has no images.")
+        if read.said.files:
+            raise ContentTypeNotSupportedError("A reply has no files.")
         earlier = await earlier_request(conversation, message.message_id)
         awaited = None
         if earlier is not None:

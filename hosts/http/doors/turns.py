@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError
 
+from ....effects.files import prepare
 from ....effects.printable import with_hidden_shown
 from ....effects.tools.tool import shown_arguments
 from ....engine.conversation import Conversation
@@ -137,8 +138,8 @@ def _awaited_in(state: StateView) -> Awaited | None:
 
 
 def _reply(said: Said, awaited: Awaited, stamp: Stamp) -> Act:
-    if said.images:
-        raise InvalidInput("The conversation waits for a reply, which can have no images.")
+    if said.files:
+        raise InvalidInput("The conversation waits for a reply, which can have no files.")
     return act_of(said.text, awaited, stamp)
 
 
@@ -182,7 +183,7 @@ class Said:
     """A message of the user."""
 
     text: str
-    images: Sequence[str] = ()
+    files: Sequence[str] = ()
 
 
 class MessageTurn(RequestedTurn):
@@ -195,11 +196,11 @@ class MessageTurn(RequestedTurn):
     async def store(self) -> Turn:
         """Send the message."""
         said = self._said
-        return await self.conversation.send(said.text, images=said.images, message_id=self.request_id, wait=False)
+        return await self.conversation.send(said.text, files=said.files, message_id=self.request_id, wait=False)
 
     def updates(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the message."""
-        return self.conversation.stream(self._said.text, images=self._said.images, message_id=self.request_id)
+        return self.conversation.stream(self._said.text, files=self._said.files, message_id=self.request_id)
 
 
 class ActTurn(RequestedTurn):
@@ -265,7 +266,8 @@ async def opened(
     try:
         return await caller.open(engine, conversation_id)
     except UnknownConversation:
-        make(UserMessage, event_id=message_id, at=engine.now(), text=said.text, images=said.images, when_busy=None)
+        files = tuple(one.reference for one in await prepare(said.files))
+        make(UserMessage, event_id=message_id, at=engine.now(), text=said.text, files=files, when_busy=None)
     try:
         return await caller.create(
             engine,

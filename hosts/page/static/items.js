@@ -39,12 +39,12 @@ function renderMessage(item, markdown) {
   markdown.fill(body, item.text);
   const isFromBefore = item.turn === 0; // the history that the conversation began with was delivered elsewhere, if at all
   const mark = item.delivery ? deliveryMark(item.delivery) : isFromBefore ? null : displayOnly();
-  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, images(item), mark);
+  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, files(item), mark);
 }
 
 /** Return the message of a user; also one that is on its way, which has a `note` below it. */
 export function userMessage(item, note = null) {
-  const body = el("div", { className: "bubble" }, el("div", { className: "text plain", dir: "auto" }, item.text), images(item));
+  const body = el("div", { className: "bubble" }, el("div", { className: "text plain", dir: "auto" }, item.text), files(item));
   return el("article", { className: "item user", "aria-label": "You" }, body, note);
 }
 
@@ -55,10 +55,10 @@ function agentMessage(item, markdown) {
   return el("article", { className: "item aside", "aria-label": `Agent ${item.origin}` }, el("details", {}, summary, body));
 }
 
-function images({ images: given = [] }) {
-  return given.map((image, index) => {
-    const address = String(typeof image === "string" ? image : image.url);
-    const name = `Image ${index + 1}`;
+function files({ files: given = [] }) {
+  return given.map((file, index) => {
+    const address = String(typeof file === "string" ? file : (file.url ?? ""));
+    const name = file.name || `File ${index + 1}`;
     if (address.startsWith("data:image/")) return el("img", { className: "image", src: address, alt: name });
     const isSafe = address.startsWith("https://"); // a link, since loading it would tell another server who reads this
     return el("p", {}, isSafe ? el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, name) : name);

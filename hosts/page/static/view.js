@@ -15,7 +15,7 @@
 //
 // Each item has a `kind`, a `key` that no other item of the view has, and its `turn`:
 //
-//   message   role "user" or "assistant", text, images, messageId, origin, delivery
+//   message   role "user" or "assistant", text, files, messageId, origin, delivery
 //   thought   text
 //   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress
 //   left_out  text: what the turn goes on without, and why; it is not in the transcript, so a snapshot does not have it
@@ -130,7 +130,7 @@ function itemsOf(message, key, isThought) {
   const isOwn = role === "assistant" && deliveries.includes(text);
   if (role === "assistant" && isThought) {
     if (text.trim()) items.push({ kind: "thought", key, turn, text });
-  } else if (text.trim() || message.images?.length) {
+  } else if (text.trim() || message.files?.length) {
     items.push({ ...messageItem(key, message), delivery: isOwn ? unnumbered() : null });
   }
   const others = isOwn && !isThought ? deliveries.filter((one) => one !== text) : deliveries;
@@ -139,8 +139,8 @@ function itemsOf(message, key, isThought) {
   return items;
 }
 
-function messageItem(key, { role, text = "", turn = 0, images = [], message_id: messageId = "", origin = "" }) {
-  return { kind: "message", key, turn, role, text, images, messageId, origin, delivery: null };
+function messageItem(key, { role, text = "", turn = 0, files = [], message_id: messageId = "", origin = "" }) {
+  return { kind: "message", key, turn, role, text, files, messageId, origin, delivery: null };
 }
 
 function delivered(key, turn, text) {

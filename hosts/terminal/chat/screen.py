@@ -26,9 +26,10 @@ from ....engine.updates import (
     TurnEndedUpdate,
     Update,
 )
-from ....states.values.messages import Image, Message, ToolCall
+from ....states.values.files import FileReference
+from ....states.values.messages import Message, ToolCall
 from ....states.values.value import json_object
-from ..output.lines import counted, one_line, with_images
+from ..output.lines import counted, one_line, with_files
 from ..output.writer import TerminalWriter
 
 _WAITING_FOR = {
@@ -185,7 +186,7 @@ class Screen:
         self._draft.end_thought(thought.text, "thinking")
 
     def _show_message(self, message: MessageUpdate) -> None:
-        text = text_of(message.text, message.images)
+        text = text_of(message.text, message.files)
         if message.origin:
             self._begin_relay(message.origin, text)
         elif message.role == "user":
@@ -416,7 +417,7 @@ def _received(message: Message, by_tool: bool) -> str:
     """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
     deliveries of a message, not its text."""
     is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
-    return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
+    return text_of(message.text, message.files) if is_shown else "\n".join(message.deliveries)
 
 
 def _outcome(call: ToolCall, result: Message) -> Iterator[_RecalledLine]:
@@ -440,9 +441,9 @@ def _questions(call: ToolCall) -> list[str]:
     return [str(question.get("question", "")) for question in asked if isinstance(question, dict)]
 
 
-def text_of(text: str, images: Collection[Image]) -> str:
-    """Return the text of a message, with a label for its images. `Pure.`"""
-    return with_images(text, len(images))
+def text_of(text: str, files: Collection[FileReference]) -> str:
+    """Return the text of a message, with a label for each of its files. `Pure.`"""
+    return with_files(text, files)
 
 
 def call_line(name: str, arguments: Mapping[str, Any]) -> str:

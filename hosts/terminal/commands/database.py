@@ -51,7 +51,7 @@ from ..configuration import (
     short_ids,
 )
 from ..output.event_lines import event_lines
-from ..output.lines import counted, one_line, print_json, print_notice, with_images, without_payloads
+from ..output.lines import counted, one_line, print_json, print_notice, with_files
 
 _WIDEST_HEAD = 48
 """Up to how many characters ids are padded, with the lines of a tree in front of them: enough for the id of a
@@ -290,7 +290,7 @@ def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
             yield _result_line(message, names[message.tool_call_id or ""])
             continue
         yield _heading(message)
-        if (text := with_images(message.text, len(message.images))).strip():
+        if (text := with_files(message.text, message.files)).strip():
             yield printable(text)
         for call in message.tool_calls:
             yield one_line(f"{call.name}({call.raw_arguments})", _MAX_CALL)
@@ -309,7 +309,7 @@ def _heading(message: Message) -> str:
 
 def _result_line(message: Message, tool: str) -> str:
     outcome = message.stopped or ("failed" if message.error else "returned")
-    text = one_line(with_images(message.text, len(message.images)), _MAX_CALL)
+    text = one_line(with_files(message.text, message.files), _MAX_CALL)
     return f"  {tool} {outcome}: {text}"
 
 
@@ -437,7 +437,7 @@ def replay_report(events: int, divergence: Divergence | None) -> str:
         (
             f"{counted(events, 'event')} replayed, then a divergence at seq {divergence.seq}.",
             f"  reason    {divergence.reason}",
-            f"  event     {without_payloads(printable(event))}",
+            f"  event     {printable(event)}",
             *_block("expected", divergence.expected),
             *_block("actual", divergence.actual),
         )
@@ -447,7 +447,7 @@ def replay_report(events: int, divergence: Divergence | None) -> str:
 def _block(name: str, outcome: StepOutcome) -> Iterator[str]:
     """Yield the lines of an outcome, with its name before the first."""
     for index, (part, text) in enumerate(_parts(outcome)):
-        yield f"  {name if index == 0 else '':<8}  {part:<8}{without_payloads(printable(text))}"
+        yield f"  {name if index == 0 else '':<8}  {part:<8}{printable(text)}"
 
 
 def _parts(outcome: StepOutcome) -> Iterator[tuple[str, str]]:

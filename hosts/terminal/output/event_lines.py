@@ -32,7 +32,7 @@ from ....states.events import (
 )
 from ....states.step import LogEntry
 from ....states.values.acts import Schedule
-from .lines import counted, one_line, with_images
+from .lines import counted, one_line, with_files
 
 MAX_SUMMARY = 100
 """The most characters of an event's summary."""
@@ -87,7 +87,7 @@ def _response(event: LlmResponse) -> str:
 
 
 def _result(event: ToolComplete) -> str:
-    text = with_images(event.result.text, len(event.result.images))
+    text = with_files(event.result.text, event.result.files)
     return f"failed: {text}" if event.result.error else text
 
 
@@ -117,7 +117,7 @@ _SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
     SubAgentAsked: _asked_by_child,
     SubAgentFinished: lambda event: _with_reason(f"{event.effect_id} {event.status}", event.outcome),
     ProfileTransferred: lambda event: event.profile,
-    UserMessage: lambda event: with_images(event.text, len(event.images)),
+    UserMessage: lambda event: with_files(event.text, event.files),
     UserQuestionResponse: _answers,
     ToolApproval: _approval,
     LlmResponse: _response,

@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from ....effects.printable import printable
+from ....states.values.files import FileReference, labels
 
 if TYPE_CHECKING:
     from typer import TyperException
-
-_DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
 
 
 def one_line(text: str, width: int | None = None) -> str:
@@ -37,17 +35,9 @@ def one_line(text: str, width: int | None = None) -> str:
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
-def with_images(text: str, count: int) -> str:
-    """Return the text below a label for the `count` images that came with it. `Pure.`"""
-    if not count:
-        return text
-    label = "[image]" if count == 1 else f"[{count} images]"
-    return f"{label}\n{text}" if text.strip() else label
-
-
-def without_payloads(text: str) -> str:
-    """Return the text with the content of each image in a `data:` URL replaced by an ellipsis. `Pure.`"""
-    return _DATA_URL.sub(r"\1…", text)
+def with_files(text: str, files: Collection[FileReference]) -> str:
+    """Return the text below a line that names the files which came with it. `Pure.`"""
+    return "\n".join(part for part in (labels(files), text) if part) if files else text
 
 
 def counted(number: int, noun: str) -> str:

@@ -16,13 +16,15 @@ import pytest
 from mcp_types import CallToolResult
 from mcp_types import Tool as ListedTool
 
+from turnwise.effects.files import DEFAULT_RULES, File
 from turnwise.effects.mcp.server import McpServer, McpTool
 from turnwise.effects.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ServerTool, result_of, tools_of
 from turnwise.effects.tools.normalization import InvalidArguments
 from turnwise.effects.tools.performers import execute
 from turnwise.effects.tools.registry import ToolRegistry
+from turnwise.effects.tools.results import ResultWithFiles
 from turnwise.states.policy import Policy
-from turnwise.states.values.messages import MAX_IMAGES, Image, ToolResult
+from turnwise.states.values.messages import ToolResult
 
 from ...support.pictures import PNG
 from ...support.servers.mcp_programs import (
@@ -89,6 +91,12 @@ def returned(*content: dict[str, Any], **more: Any) -> ToolResult:
 def text(words: str) -> dict[str, Any]:
     """Return a text as a server sends it."""
     return {"type": "text", "text": words}
+
+
+def files_in(result: ToolResult | ResultWithFiles) -> tuple[str, list[object]]:
+    """The text of a result, and the bytes of its files."""
+    assert isinstance(result, ResultWithFiles)
+    return result.text, [file.source for file in result.files if isinstance(file, File)]
 
 
 def image(data: str = DATA, kind: str = "image/png") -> dict[str, Any]:
@@ -410,23 +418,23 @@ class TestContent:
 
     def test_images_are_shown(self) -> None:
         """Beside the text."""
-        assert returned(image(), text("A map.")) == ToolResult(text="A map.", images=(Image.of(PNG),))
-        assert returned(image()) == ToolResult(text="", images=(Image.of(PNG),))
+        assert files_in(returned(image(), text("A map."))) == ("A map.", [PNG])
+        assert files_in(returned(image())) == ("", [PNG])
 
     def test_more_images_than_a_model_takes(self) -> None:
         """Those that are too many are described."""
-        result = returned(*[image()] * (MAX_IMAGES + 1))
+        said, images = files_in(returned(*[image()] * (DEFAULT_RULES.number + 1)))
 
-        assert len(result.images) == MAX_IMAGES
-        assert result.text == f"[image: image/png, {len(PNG)} bytes, not shown]"
+        assert len(images) == DEFAULT_RULES.number
+        assert said == f"[image: image/png, {len(PNG)} bytes, not shown]"
 
     def test_images_that_are_too_large_together(self) -> None:
         """The ones that fit are shown."""
         large = b64encode(PNG + bytes(7_000_000)).decode()
-        result = returned(image(large), image(large), image(large), image())
+        said, images = files_in(returned(image(large), image(large), image(large), image(large), image(large), image()))
 
-        assert len(result.images) == 3
-        assert result.text == f"[image: image/png, {len(PNG) + 7_000_000:,} bytes, not shown]"
+        assert len(images) == 5
+        assert said == f"[image: image/png, {len(PNG) + 7_000_000:,} bytes, not shown]"
 
     def test_nothing_at_all(self) -> None:
         """An empty text would look like a failure."""
@@ -493,7 +501,7 @@ async def check_contents(registry: ToolRegistry) -> None:
     failed = await call(registry, "all:test_error_handling")
 
     assert text == ToolResult(text="This is a simple text response for testing.")
-    assert len(mixed.images) == 1
+    assert len(mixed.files) == 1
     assert mixed.text == (
         'Multiple content types test:\n\n[resource test://mixed-content-resource]\n{"test": "data", "value": 123}'
     )

@@ -15,7 +15,7 @@ import pytest
 from turnwise import (
     Conversation,
     Engine,
-    Image,
+    File,
     LiteLlm,
     Location,
     ModelAnswer,
@@ -60,7 +60,7 @@ async def web_search(query: str) -> str:
 @tool(crash="pure")
 async def camera() -> list[Any]:
     """Take a picture."""
-    return ["Here it is.", Image.of(GIF)]
+    return ["Here it is.", File(GIF)]
 
 
 def notes(request: ModelRequest) -> list[str]:
@@ -176,7 +176,7 @@ class TestFreshContext:
     async def test_it_stands_in_front_of_images(self) -> None:
         """Those of the user, and those of a tool."""
         async with Flow(call("camera"), reply("A dot."), tools=[camera]) as flow:
-            await flow.conversation.send("Look", images=[Image.of(GIF)])
+            await flow.conversation.send("Look", files=[File(GIF)])
 
         for request in flow.llm.requests:
             assert notes(request) == [NOTE]

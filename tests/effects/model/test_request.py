@@ -25,15 +25,16 @@ from turnwise.effects.model.request import (
 )
 from turnwise.effects.model.written_messages import BEGINNING, BETWEEN, request_digest
 from turnwise.effects.text import DAYS, MONTHS
-from turnwise.states import CompactionRequested, Context, HistoryCompacted, Image, LogEntry, Policy, Recent
+from turnwise.states import CompactionRequested, Context, FileReference, HistoryCompacted, LogEntry, Policy, Recent
 from turnwise.states.effects import CompactHistory, RequestLlm
 from turnwise.states.openai_writing import legal_name
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.messages import Message, ToolCall
+from turnwise.testing.generation.chance import FILES
 from turnwise.testing.strategies import NOON
 
 from ...support.cases import holds_for
-from ...support.pictures import GIF, PNG
+from ...support.pictures import GIF, PNG, sent, stored
 from ...support.servers.openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
 
 # --- A request is valid for every provider, whatever the transcript holds.
@@ -44,9 +45,9 @@ MISTRAL = "mistral/mistral-small"
 SEAL = {"type": "thinking", "thinking": "Hm", "signature": "c2VhbA=="}
 
 
-def user(text: str = "Hello", turn: int = 1, images: tuple[Image, ...] = ()) -> Message:
+def user(text: str = "Hello", turn: int = 1, files: tuple[FileReference, ...] = ()) -> Message:
     """A user's message."""
-    return Message(role="user", text=text, images=images, turn=turn)
+    return Message(role="user", text=text, files=files, turn=turn)
 
 
 def assistant(text: str = "", *made: ToolCall, **fields: Any) -> Message:
@@ -59,9 +60,9 @@ def call(call_id: str, name: str = "find_table", arguments: str = '{"party": 2}'
     return ToolCall(call_id=call_id, name=name, arguments=arguments)
 
 
-def result(call_id: str, text: str = "Sakura", error: bool = False, images: tuple[Image, ...] = ()) -> Message:
+def result(call_id: str, text: str = "Sakura", error: bool = False, files: tuple[FileReference, ...] = ()) -> Message:
     """A tool's result."""
-    return Message(role="tool", text=text, images=images, tool_call_id=call_id, error=error, turn=1)
+    return Message(role="tool", text=text, files=files, tool_call_id=call_id, error=error, turn=1)
 
 
 def offer(name: str) -> dict[str, Any]:
@@ -84,11 +85,11 @@ def build(
 
 def body_of(request: ModelRequest) -> Body:
     """The request as a client would send it."""
-    body: Body = {"model": request.model, "messages": list(request.messages)}
+    body: Body = {"model": request.model, "messages": list(sent(request).messages)}
     if request.tools:
         body |= {"tools": list(request.tools), "tool_choice": request.tool_choice}
-    sent: Body = json.loads(json.dumps(body))
-    return sent
+    whole: Body = json.loads(json.dumps(body))
+    return whole
 
 
 IDS = st.sampled_from(["a", "call_1_0", "call00001", "call00002", "123456789", "x" * 41, "ü" * 9, "12345678\n"])
@@ -98,7 +99,8 @@ NAMES = (
 ARGUMENTS = st.sampled_from(
     ["{}", "", "null", "[1]", '{"a": NaN}', '{"a": 1}', '{"a": "\\ud800"}', "{", "[" * 100_000]
 ) | st.text(max_size=20)
-IMAGES = st.sampled_from([(), (), (Image.of(PNG),), (Image.of("https://example.org/a.png"), Image.of(GIF))])
+AT_ADDRESS = FileReference(url="https://example.org/a.png", media_type="image/png")
+IMAGES = st.sampled_from([(), (), (stored(PNG),), (AT_ADDRESS, stored(GIF)), FILES])
 TEXTS = st.sampled_from(["", " \n", "Hello"]) | st.text(max_size=20)
 CALLS = st.lists(st.builds(call, IDS, NAMES, ARGUMENTS), max_size=3)
 MESSAGES = st.lists(
@@ -239,10 +241,10 @@ class TestNeighbours:
 
     def test_images_keep_their_place_among_the_texts(self) -> None:
         """The order says which image belongs to which text."""
-        request = build(user("One", images=(Image.of(PNG),)), user("Two"), user("", images=(Image.of(GIF),)))
+        request = build(user("One", files=(stored(PNG),)), user("Two"), user("", files=(stored(GIF),)))
 
         (message,) = request.messages
-        assert [part["type"] for part in message["content"]] == ["text", "image_url", "text", "image_url"]
+        assert [part["type"] for part in message["content"]] == ["text", "stored_file", "text", "stored_file"]
 
     def test_two_messages_of_the_model_become_one_with_its_calls(self) -> None:
         """Such as a reply, and a call after a nudge, which is not part of the history."""
@@ -281,9 +283,9 @@ class TestImages:
 
     def test_an_image_stands_behind_the_text(self) -> None:
         """As parts, in OpenAI's shape."""
-        image = Image.of("https://example.org/menu.jpg")
+        image = FileReference(url="https://example.org/menu.jpg", media_type="image/jpeg")
 
-        request = build(user("What is this?", images=(image,)))
+        request = build(user("What is this?", files=(image,)))
 
         assert request.messages[0]["content"] == [
             {"type": "text", "text": "What is this?"},
@@ -292,17 +294,17 @@ class TestImages:
 
     def test_an_image_needs_no_text(self) -> None:
         """A blank part would be refused."""
-        (message,) = build(user(" ", images=(Image.of(PNG),))).messages
+        (message,) = build(user(" ", files=(stored(PNG),))).messages
 
-        assert [part["type"] for part in message["content"]] == ["image_url"]
+        assert [part["type"] for part in message["content"]] == ["stored_file"]
 
     def test_a_tool_s_images_stand_behind_the_last_result_of_the_round(self) -> None:
         """OpenAI refuses them in the results; a text names the tool and the id of the result."""
         messages = (
             assistant("", call("Ab3456789", "look"), call("b"), call("c", "x:look")),
-            result("Ab3456789", "The door", images=(Image.of(PNG),)),
+            result("Ab3456789", "The door", files=(stored(PNG),)),
             result("b"),
-            result("c", "", images=(Image.of(GIF), Image.of(PNG))),
+            result("c", "", files=(stored(GIF), stored(PNG))),
         )
 
         request = build(user(), *messages, user("Well?"))
@@ -690,7 +692,7 @@ class CountedMessage(Message):
     """A message that counts how often one of its attributes is read."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in {"role", "text", "turn", "seq", "tool_calls", "audience", "opaque", "images", "tool_call_id"}:
+        if name in {"role", "text", "turn", "seq", "tool_calls", "audience", "opaque", "files", "tool_call_id"}:
             WORK["reads"] += 1
         return super().__getattribute__(name)
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from hypothesis import given
 
-from turnwise import Engine, Image, LiteLlm, Policy, Retry, Texts, tool
+from turnwise import Engine, File, LiteLlm, Policy, Retry, Texts, tool
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.port import ModelRequest, read_content
 from turnwise.effects.model.written_messages import BETWEEN
@@ -22,6 +22,7 @@ from turnwise.states.openai_writing import legal_name
 from ...support.cases import holds_for
 from ...support.engine_scenarios import Gate, until
 from ...support.pictures import GIF, PNG, data_url
+from ...support.pictures import sent as sent_whole
 from ...support.servers.openai_server import (
     Body,
     Exchange,
@@ -51,9 +52,9 @@ async def find_table(cuisine: str) -> str:
 
 
 @tool(crash="pure")
-async def look(at: str) -> list[str | Image]:
+async def look(at: str) -> list[str | File]:
     """Look at something."""
-    return [f"This is the {at}.", Image.of(PNG)]
+    return [f"This is the {at}.", File(PNG)]
 
 
 def model_at(server: OpenAiServer, name: str = "openai/test") -> LiteLlm:
@@ -221,7 +222,7 @@ class TestNeighbours:
         ):
             conversation = await engine.create()
             await conversation.send("One")
-            turn = await conversation.send("Two", images=[PNG])
+            turn = await conversation.send("Two", files=[PNG])
 
         assert turn.reply == "Both."
         assert [shown_in(message) for message in server.requests[1]["messages"]] == [
@@ -281,8 +282,8 @@ class TestImages:
             Engine.open(database, model=model_at(server)) as engine,
         ):
             conversation = await engine.create()
-            await conversation.send("What is this?", images=[ADDRESS, GIF])
-            await conversation.send("", images=[PNG])
+            await conversation.send("What is this?", files=[ADDRESS, GIF])
+            await conversation.send("", files=[PNG])
 
         first, second = server.requests
         assert [shown_in(message) for message in first["messages"]] == [
@@ -333,7 +334,7 @@ class TestImages:
             OpenAiServer([says("I see.")]) as server,
             Engine.open(database, model=model_at(server)) as engine,
         ):
-            await (await engine.create()).send("Look", images=[address])
+            await (await engine.create()).send("Look", files=[address])
 
         assert shown_in(server.requests[0]["messages"][0]) == ["Look", address]
         assert visits == []
@@ -368,7 +369,7 @@ class TestOtherProtocols:
         and images are bytes or URLs."""
         load_litellm()
         translate = resolve_name("litellm.litellm_core_utils.prompt_templates.factory:anthropic_messages_pt")
-        request = build(user(), *messages, model="anthropic/claude-test")
+        request = sent_whole(build(user(), *messages, model="anthropic/claude-test"))
 
         sent = translate(messages=_copied(request), model="claude-test", llm_provider="anthropic")
 
@@ -382,16 +383,16 @@ class TestOtherProtocols:
         assert _images_in(request) == [_source(block) for block in blocks if block["type"] == "image"]
 
     @given(messages=MESSAGES)
-    def test_gemini_gets_every_image(self, messages: list[Message]) -> None:
-        """As bytes or as URLs, in order."""
+    def test_gemini_gets_every_file(self, messages: list[Message]) -> None:
+        """And every document, recording and video: as bytes or as URLs, in order."""
         load_litellm()
         translate = resolve_name("litellm.llms.vertex_ai.gemini.transformation:_gemini_convert_messages_with_history")
-        request = build(user(), *messages, model="gemini/gemini-test")
+        request = sent_whole(build(user(), *messages, model="gemini/gemini-test"))
 
         sent = translate(messages=_copied(request), model="gemini-test")
 
         parts = [part for message in sent for part in message["parts"]]
-        assert _images_in(request) == [
+        assert _files_in(request) == [
             part["file_data"]["file_uri"]
             if "file_data" in part
             else f"data:{part['inline_data']['mime_type']};base64,{part['inline_data']['data']}"
@@ -403,6 +404,23 @@ class TestOtherProtocols:
 def _copied(request: ModelRequest) -> list[Body]:
     copied: list[Body] = json.loads(json.dumps(request.messages))
     return copied
+
+
+def _files_in(request: ModelRequest) -> list[str]:
+    contents = [message["content"] for message in request.messages if isinstance(message["content"], list)]
+    return [url for content in contents for part in content for url in _addresses(part)]
+
+
+def _addresses(part: Body) -> list[str]:
+    match part:
+        case {"type": "image_url", "image_url": {"url": url}}:
+            return [url]
+        case {"type": "file", "file": {"file_data": url}} | {"type": "file", "file": {"file_id": url}}:
+            return [url]
+        case {"type": "input_audio", "input_audio": {"data": data, "format": kind}}:
+            return [f"data:audio/{kind};base64,{data}"]
+        case _:
+            return []
 
 
 def _images_in(request: ModelRequest) -> list[str]:

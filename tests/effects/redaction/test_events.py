@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, JsonValue
 
 from turnwise import (
     AgentMail,
-    Image,
+    FileReference,
     Policy,
     Redaction,
     RedactionRule,
@@ -25,8 +25,8 @@ from turnwise import (
     WorkComplete,
 )
 from turnwise.effects.redaction.events import (
+    FILE_LEFT_OUT,
     GIVEN,
-    IMAGE_LEFT_OUT,
     NAME_HOLDS_SECRET,
     OWN,
     GivenKind,
@@ -66,11 +66,11 @@ from ...support.secrets import SECRETS, found_in
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MAIL = SECRETS["email"]
-PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+PICTURE = FileReference(sha256="a" * 64, media_type="image/png", name="menu.png")
 
 CONTENT = {
     "opened": {"title", "messages", "repairs", "schedule"},
-    "user_message": {"images", "text", "settings"},
+    "user_message": {"files", "settings", "text"},
     "agent_message": {"text"},
     "message_withdrawn": set(),
     "user_question_response": {"answers", "annotations"},
@@ -160,7 +160,7 @@ def test_own_and_given_texts_are_fields() -> None:
 
 
 EXAMPLES: list[Event] = [
-    UserMessage(event_id="m", at=AT, text=f"I am {MAIL}", images=(Image.of(PICTURE),)),
+    UserMessage(event_id="m", at=AT, text=f"I am {MAIL}", files=(PICTURE,)),
     AgentMessage(event_id="m", at=AT, origin="kitchen", text=MAIL),
     DetailsChanged(event_id="m", at=AT, title=f"About {MAIL}"),
     ScheduleChanged(event_id="m", at=AT, schedule=Schedule(every=60, task=f"Write to {MAIL}."), next_wake=AT),
@@ -278,7 +278,7 @@ GIVEN_MESSAGE = {"role": "assistant", "content": PLANT, "name": PLANT, "tool_cal
 LEAVES: dict[Any, Any] = {
     **{str: PLANT, Any: PLANT, JsonValue: PLANT, AwareDatetime: AT, bool: True, int: 1, float: 1.0, type(None): None},
     Policy: Policy(),
-    Image: Image.of(PICTURE),  # an address is tested by itself
+    FileReference: PICTURE,  # an address is tested by itself
     HistoryMessage: HistoryMessage(**GIVEN_MESSAGE),
 }
 """What stands in a field of each type."""
@@ -392,25 +392,34 @@ def test_what_a_provider_wrote_for_itself_is_whole_or_not_there(redaction: Redac
     assert [one.provider_id for one in redacted.tool_calls] == ["", ""]
 
 
-class TestImages:
-    """The address of an image cannot be redacted: it would lead nowhere, and each later request would be refused."""
+class TestFiles:
+    """The address of a file cannot be redacted: it would lead nowhere, and each later request would be refused."""
 
     address = "https://shop.test/a.png?X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0445342fe"
+    file = FileReference(url=address, media_type="image/png")
 
     def test_a_message_with_such_an_address_is_refused(self, redaction: Redaction) -> None:
-        """The person sends the image itself."""
+        """The person sends the file itself."""
         with pytest.raises(SecretInAddress):
-            redacted_event(UserMessage(event_id="m", at=AT, text="Look", images=(Image.of(self.address),)), redaction)
+            redacted_event(UserMessage(event_id="m", at=AT, text="Look", files=(self.file,)), redaction)
 
-    def test_a_result_loses_such_an_image(self, redaction: Redaction) -> None:
+    def test_the_name_of_a_file_loses_its_secrets(self, redaction: Redaction) -> None:
+        """Its digest and its media type stay."""
+        file = PICTURE.replace(name=f"{MAIL} menu.png")
+
+        (redacted,) = redacted_event(UserMessage(event_id="m", at=AT, text="", files=(file,)), redaction).files
+
+        assert redacted == file.replace(name="[EMAIL] menu.png")
+
+    def test_a_result_loses_such_a_file(self, redaction: Redaction) -> None:
         """And says so; the others stay."""
-        images = (Image.of(PICTURE), Image.of(self.address))
-        result = ToolResult(text="Two.", images=images)
+        files = (PICTURE, self.file)
+        result = ToolResult(text="Two.", files=files)
 
         redacted = redacted_event(ToolComplete(effect_id=1, at=AT, result=result), redaction).result
 
-        assert redacted.images == images[:1]
-        assert redacted.text == f"Two.\n\n{IMAGE_LEFT_OUT}"
+        assert redacted.files == files[:1]
+        assert redacted.text == f"Two.\n\n{FILE_LEFT_OUT}"
 
 
 def test_what_is_left_must_be_valid(redaction: Redaction) -> None:
@@ -459,12 +468,16 @@ class TestHistory:
         assert "posti" not in redacted.to_json()
         assert redacted_event(redacted, redaction) is redacted
 
-    def test_images_and_sealed_blocks(self, redaction: Redaction) -> None:
+    def test_files_and_sealed_blocks(self, redaction: Redaction) -> None:
         """A file stays, an address with a secret leads nowhere, and a signed block with a secret is left out."""
-        parts = [{"type": "image_url", "image_url": {"url": url}} for url in (PICTURE, TestImages.address)]
+        stored = {"type": "image_url", "image_url": {}, "stored_file": {"sha256": "a" * 64, "name": f"{MAIL} menu.png"}}
+        parts = [stored, {"type": "image_url", "image_url": {"url": TestFiles.address}}]
         blocks = [{"type": "thinking", "thinking": MAIL, "signature": "x"}]
 
         redacted = self.redacted(redaction, role="assistant", content=parts, thinking_blocks=blocks)
 
-        assert [part["image_url"]["url"] for part in redacted["content"]] == [PICTURE, "[REDACTED]"]
+        assert redacted["content"] == [
+            {**stored, "stored_file": {"sha256": "a" * 64, "name": "[EMAIL] menu.png"}},
+            {"type": "image_url", "image_url": {"url": "[REDACTED]"}},
+        ]
         assert "thinking_blocks" not in redacted

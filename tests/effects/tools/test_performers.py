@@ -31,7 +31,7 @@ from turnwise.effects.tools.tool import MAX_RESULT, cut_text
 from turnwise.states import Context, InvalidInput, ReconcileTool, ToolCall, ToolReconciled, ToolResult
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.acts import Speech
-from turnwise.states.values.messages import Image
+from turnwise.states.values.files import FileReference
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 from turnwise.states.values.round import RoundCall
 from turnwise.testing import ScriptedLlm, call
@@ -357,22 +357,22 @@ class TestLongResults:
 
     async def test_a_tool_may_have_its_own_limit(self) -> None:
         """Otherwise that of the engine counts. Images and the mark of an error stay."""
-        image = Image(url="https://example.com/a.png")
+        image = FileReference(url="https://example.com/a.png", media_type="image/png")
 
         def short() -> Any:
             return ["x" * 5_000, image]
 
         @tool(max_result=300)
         def shorter() -> Any:
-            return ToolResult(text="y" * 5_000, error=True, images=(image,))
+            return ToolResult(text="y" * 5_000, error=True, files=(image,))
 
         by_engine = await execute(tool(short), "{}", tool_context(), max_result=1_000)
         by_tool = await execute(shorter, "{}", tool_context(), max_result=1_000)
 
         assert isinstance(by_engine, ToolResult)
         assert isinstance(by_tool, ToolResult)
-        assert (len(by_engine.text), by_engine.images, by_engine.error) == (1_000, (image,), False)
-        assert (len(by_tool.text), by_tool.images, by_tool.error) == (300, (image,), True)
+        assert (len(by_engine.text), by_engine.files, by_engine.error) == (1_000, (image,), False)
+        assert (len(by_tool.text), by_tool.files, by_tool.error) == (300, (image,), True)
 
     async def test_a_result_of_megabytes_is_not_lost(self) -> None:
         """By default a model reads up to a million characters."""

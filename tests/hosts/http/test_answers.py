@@ -115,7 +115,7 @@ CASES = [
     Case("sendMessage", 202, body={"text": "Hello"}, state="running"),
     Case("sendMessage", 409, "busy", {"text": "Hello", "when_busy": "refuse"}, "running"),
     Case("sendMessage", 409, "closed", {"text": "Hello"}, "closed"),
-    Case("sendMessage", 422, "invalid_input", {"text": "Look", "images": ["file:///etc/passwd"]}, "idle"),
+    Case("sendMessage", 422, "invalid_input", {"text": "Look", "files": ["file:///etc/passwd"]}, "idle"),
     invalid("sendMessage", {"text": 1}),
     unknown("sendMessage", {"text": "Hello"}),
     Case("answerQuestions", 200, body={"answers": ANSWERS, "call_id": CALL}, state="asking"),

@@ -163,20 +163,18 @@ async def test_a_hidden_tab_holds_no_connection_and_misses_nothing(chat: ChatPag
 
 
 @pytest.mark.slow
-async def test_an_image_is_shown_if_it_is_in_the_message_and_is_a_link_otherwise(
-    chat: ChatPage, model: PacedLlm
-) -> None:
-    """An image that a message holds is shown; one of another server is not loaded, but linked to."""
+async def test_a_file_is_named_and_one_of_another_server_is_a_link(chat: ChatPage, model: PacedLlm) -> None:
+    """A file that is stored is named; one of another server is not loaded, but linked to."""
     with chat.server.client() as client:
         conversation_id = client.post("/conversations", json={"title": "Images"}).json()["id"]
-        body = {"text": "Look", "images": [PIXEL, "https://example.org/cat.png"]}
+        body = {"text": "Look", "files": [PIXEL, "https://example.org/cat.png"]}
         client.post(f"/conversations/{conversation_id}/messages", json=body).raise_for_status()
     model.answer("Seen.")
 
     await chat.open(conversation_id)
 
-    await expect(chat.own.get_by_role("img", name="Image 1")).to_have_js_property("naturalWidth", 1)
-    await expect(chat.own.get_by_role("link", name="Image 2")).to_have_attribute("href", "https://example.org/cat.png")
+    await expect(chat.own).to_contain_text(["File 1"])
+    await expect(chat.own.get_by_role("link", name="File 2")).to_have_attribute("href", "https://example.org/cat.png")
     await expect(chat.answers).to_contain_text(["Seen."])
 
 

@@ -36,9 +36,9 @@ from turnwise.states import (
     Event,
     ExecuteTool,
     Failed,
+    FileReference,
     Heard,
     Idle,
-    Image,
     InvalidInput,
     Limits,
     LlmFailed,
@@ -85,7 +85,7 @@ from turnwise.states.effects import EFFECTS, AnyEffect, PersistMessage
 from turnwise.states.errors import MAX_FAULTS, CompactionFailed, EngineClosed, RefusalCode, faults_of
 from turnwise.states.events import EVENTS, AnyEvent, exact
 from turnwise.states.states import STATES, AnyState
-from turnwise.states.values.messages import MAX_IMAGES
+from turnwise.states.values.files import MAX_FILES
 from turnwise.states.values.questions import MAX_QUESTIONS, UserQuestion, answers_as_json
 from turnwise.states.values.round import fingerprint
 from turnwise.states.values.turn import MAX_INBOX
@@ -529,7 +529,7 @@ def fields(number: int = MANY) -> dict[str, Any]:
 
 
 class TestItems:
-    """Questions and images are few, so no more of them are read."""
+    """Questions and files are few, so no more of them are read."""
 
     @pytest.mark.parametrize(
         "make_value",
@@ -538,7 +538,7 @@ class TestItems:
             lambda: Question("x" * MANY),  # type: ignore[arg-type]
             lambda: Question(tuple("x" * MANY)),  # type: ignore[arg-type]
             lambda: Question({"x": "y"}),  # type: ignore[arg-type]
-            lambda: ToolResult(text="x", images=(1,) * MANY),  # type: ignore[arg-type]
+            lambda: ToolResult(text="x", files=(1,) * MANY),  # type: ignore[arg-type]
         ],
     )
     def test_what_is_no_list_of_them_has_few_faults(self, make_value: Callable[[], object]) -> None:
@@ -553,13 +553,17 @@ class TestItems:
         [
             ({"question": "When?"}, MAX_QUESTIONS, lambda given: Question(given)),
             (
-                "https://example.org/a.png",
-                MAX_IMAGES,
-                lambda given: make(UserMessage, event_id="m", at=NOW, text="x", images=given),
+                {"url": "https://example.org/a.png", "media_type": "image/png"},
+                MAX_FILES,
+                lambda given: make(UserMessage, event_id="m", at=NOW, text="x", files=given),
             ),
-            (Image(url="https://example.org/a.png"), MAX_IMAGES, lambda given: ToolResult(text="x", images=given)),
+            (
+                FileReference(url="https://example.org/a.png", media_type="image/png"),
+                MAX_FILES,
+                lambda given: ToolResult(text="x", files=given),
+            ),
         ],
-        ids=["questions", "images of a message", "images of a result"],
+        ids=["questions", "files of a message", "files of a result"],
     )
     def test_no_more_items_are_read_than_show_that_they_are_too_many(
         self, items: Any, most: int, take: Callable[[Any], object]
@@ -585,7 +589,7 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("kind", "given", "sentence"),
         [
-            (UserMessage, {"text": "x", "images": "x" * MANY}, "images: Input should be a valid tuple."),
+            (UserMessage, {"text": "x", "files": "x" * MANY}, "files: Input should be a valid tuple."),
             (UserQuestionResponse, {"answers": "x" * MANY}, "answers: Input should be a valid dictionary."),
             (UserQuestionResponse, {"answers": {"When?": [1] * MANY}}, f"Input has {MANY + 1:,} faults."),
             (

@@ -9,19 +9,22 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from turnwise.effects.given_files import TakenFiles
+from turnwise.effects.model.port import ModelRequest
 from turnwise.states import Context, HistoryMessage, Idle, LogEntry, Opened, UserMessage, begin, transition
 from turnwise.states.effects import RequestLlm
 from turnwise.states.openai_reading import repair_history
 from turnwise.states.transcript import Transcript
+from turnwise.testing.generation.chance import FILES
 from turnwise.testing.strategies import NOON
 
-from ..pictures import GIF, PNG, data_url
+from ..pictures import GIF, PNG, data_url, sent, shown, stored
 from ..servers.openai_server import LEGAL_NAME, Body, is_json_object
 
 Given = dict[str, Any]
 """A message in OpenAI's chat format."""
 
-PICTURES = (data_url("image/png", PNG), data_url("image/gif", GIF), "https://example.org/menu.jpg")
+MENU, DOOR = "https://example.org/menu.jpg", shown(stored(PNG))["stored_file"]
 
 
 # --- what is wrong with a list of messages
@@ -41,16 +44,22 @@ def _faults_of_each(messages: list[Given]) -> Iterator[str]:
         if not isinstance(content, str | list | None) or content == []:
             yield f"{place}: content is neither text nor parts"
         for part in content if isinstance(content, list) else ():
-            if part["type"] not in ("text", "image_url", "refusal"):
+            if part["type"] not in ("text", "image_url", "stored_file", "refusal"):
                 yield f"{place}: unknown part"
         says_something = _says_something(content) or bool((message.get("refusal") or "").strip())
         if role != "tool" and not says_something and not (role == "assistant" and message.get("tool_calls")):
             yield f"{place}: empty"
 
 
+_FILES = ("image_url", "stored_file")
+
+
 def _says_something(content: str | list[Given] | None) -> bool:
     if isinstance(content, list):
-        return any(part["type"] == "image_url" or part.get("text", part.get("refusal", "")).strip() for part in content)
+        return any(
+            part["type"] in ("image_url", "stored_file") or part.get("text", part.get("refusal", "")).strip()
+            for part in content
+        )
     return bool((content or "").strip())
 
 
@@ -79,7 +88,7 @@ def _faults_of_calls(messages: list[Given]) -> Iterator[str]:
 
 def opening(messages: list[Given], system: str = "") -> Opened:
     """The first event of a conversation with this history."""
-    history = repair_history(messages, system)
+    history = repair_history(messages, system, TakenFiles().take)
     return Opened(event_id="opened", at=NOON, system=history.system, messages=history.messages, repairs=history.repairs)
 
 
@@ -110,10 +119,14 @@ OBJECTS = st.dictionaries(
     st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=5), max_size=3
 )
 TEXT_PARTS = st.builds(lambda text: {"type": "text", "text": text}, WORDS)
-IMAGE_PARTS = st.builds(
-    lambda url, detail: {"type": "image_url", "image_url": {"url": url, **detail}},
-    st.sampled_from(PICTURES),
-    st.sampled_from([{}, {"detail": "low"}]),
+IMAGE_PARTS = st.sampled_from(
+    [
+        {"type": "image_url", "image_url": {"url": MENU}},
+        {"type": "image_url", "image_url": {"url": MENU, "detail": "low"}},
+        {"type": "image_url", "image_url": {"detail": "low"}, "stored_file": DOOR},
+        {"type": "image_url", "image_url": {}, "stored_file": shown(stored(GIF))["stored_file"]},
+        *(shown(file) for file in FILES if file.sha256),
+    ]
 )
 PARTS = st.lists(TEXT_PARTS | IMAGE_PARTS, min_size=1, max_size=4)
 EXTRAS = st.sampled_from([{}, {}, {"annotations": []}, {"refusal": None}, {"provider": {"x": [1.5, None]}}])
@@ -229,7 +242,9 @@ ANY_PARTS = st.one_of(
             {"type": "text", "text": ""},
             {"type": "text"},
             {"type": "input_text", "text": "Hello"},
-            {"type": "input_image", "image_url": PICTURES[0]},
+            {"type": "input_image", "image_url": data_url("image/png", PNG)},
+            {"type": "stored_file", "stored_file": {"sha256": "x"}},
+            {"type": "image_url", "stored_file": None},
             {"type": "image_url", "image_url": "https://example.org/a.png"},
             {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}},
             {"type": "image_url", "image_url": {"url": data_url("image/jpg", PNG)}},
@@ -287,8 +302,8 @@ def _damaged(messages: list[Given], places: list[int]) -> list[Given]:
 
 def body_of(model: str, messages: tuple[Any, ...], tools: tuple[Any, ...], tool_choice: str) -> Body:
     """A request as a client would send it."""
-    body: Body = {"model": model, "messages": list(messages)}
+    body: Body = {"model": model, "messages": list(sent(ModelRequest(model, messages)).messages)}
     if tools:
         body |= {"tools": list(tools), "tool_choice": tool_choice}
-    sent: Body = json.loads(json.dumps(body))
-    return sent
+    whole: Body = json.loads(json.dumps(body))
+    return whole

@@ -328,15 +328,33 @@ def _parts(_: Body, messages: list[Body]) -> Iterator[str]:
     """The parts of content that is a list: texts that say something, and images that are what they are said to be."""
     contents = (message.get("content") for message in messages)
     for part in (part for content in contents if isinstance(content, list) for part in content):
-        match part:
-            case {"type": "text", "text": str(text)}:
-                if not text.strip():
-                    yield "content: text must contain something but white space"
-            case {"type": "image_url", "image_url": {"url": str(url)}}:
-                if not _is_image(url):
-                    yield "content: an image must be a URL, or its bytes under their media type"
-            case _:
-                yield "content: a part must be a text or an image_url"
+        if not any(_is_part(part)):
+            yield f"content: this is no part that is known, or not what it is said to be: {str(part)[:100]}"
+
+
+def _is_part(part: Body) -> Iterator[bool]:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            yield bool(text.strip())
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            yield _is_image(url)
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
+            yield bool(kind) and _is_base64(data)
+        case {"type": "file", "file": {"filename": str(name), "file_data": str(url)}}:
+            found = _DATA_URL.fullmatch(url)
+            yield bool(name) and found is not None and _is_base64(found[1])
+        case {"type": "file", "file": {"file_id": str(address), "format": str()}}:
+            yield address.startswith("https://")
+
+
+_DATA_URL = re.compile(r"data:[a-z]+/[a-z0-9.+-]+;base64,([A-Za-z0-9+/]+=*)")
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except ValueError:
+        return False
 
 
 def _is_image(url: str) -> bool:

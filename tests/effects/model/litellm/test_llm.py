@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, LlmFailure, ModelRequest, ModelSettings, Policy, Profile, Retry
-from turnwise.effects.model.litellm.llm import LiteLlm, Sight
+from turnwise.effects.model.litellm.llm import LiteLlm, Senses
 from turnwise.effects.model.litellm.loading import load_litellm, redact
 from turnwise.effects.model.port import SENTENCES, Llm, ModelAnswer, Token
 from turnwise.effects.model.written_messages import request_digest
@@ -581,34 +581,45 @@ REFUSED = LlmFailure("unsupported_content", "No images.")
 
 def test_one_refusal_teaches_nothing() -> None:
     """It may have been about one image, or may have been misread."""
-    sight = Sight("openai/m", None)
+    sight = Senses("openai/m")
     sight.note_failure(SEEING, REFUSED)
     sight.note_failure(READING, REFUSED)
     sight.note_answer(READING)
 
-    assert sight.takes_images is None
+    assert sight.takes("image") is None
 
 
 def test_two_in_a_row_teach_that_there_is_no_sight() -> None:
     """Requests without images in between say nothing."""
-    sight = Sight("openai/m", None)
+    sight = Senses("openai/m")
     sight.note_failure(SEEING, REFUSED)
     sight.note_answer(READING)
     sight.note_failure(SEEING, REFUSED)
 
-    assert sight.takes_images is False
+    assert sight.takes("image") is False
 
 
 def test_an_image_that_is_taken_shows_that_there_is_sight() -> None:
     """Also where a request that was under way is answered after refusals."""
-    sight = Sight("openai/m", None)
+    sight = Senses("openai/m")
     for _ in range(2):
         sight.note_failure(SEEING, REFUSED)
     sight.note_answer(SEEING)
     for _ in range(2):
         sight.note_failure(SEEING, REFUSED)
 
-    assert sight.takes_images is True
+    assert sight.takes("image") is True
+
+
+def test_each_kind_is_learned_by_itself() -> None:
+    """Where a request shows files of several kinds, nobody knows which was refused."""
+    document = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
+    both = ModelRequest("openai/m", ({"role": "user", "content": [LOOK, document]},), (), "auto")
+    senses = Senses("openai/m", {"audio": False})
+    for _ in range(2):
+        senses.note_failure(both, REFUSED)
+
+    assert [senses.takes(kind) for kind in ("image", "document", "audio")] == [None, None, False]
 
 
 # --- Settings of a profile over litellm and a real socket, also those that a model does not take.

@@ -275,7 +275,7 @@ class TestMatrix:
         server, model = served(name, [answers("A dot.")])
 
         async with server, Engine.open("sqlite://", model=model(), policy=QUICK) as engine:
-            turn = await (await engine.create()).send("What is this?", images=[PNG])
+            turn = await (await engine.create()).send("What is this?", files=[PNG])
 
         assert turn.reply == "A dot."
         assert "iVBOR" in written(server.bodies[0])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, Image, LlmFailure, ModelRequest, Policy, Profile, Recent, Settings
+from turnwise import Engine, LlmFailure, ModelRequest, Policy, Profile, Recent, Settings
 from turnwise.effects.model.performers import profile_selection
 from turnwise.effects.model.port import ModelAnswer
 from turnwise.states import EffectFailed, ProfileSelected, Usage
@@ -266,7 +266,7 @@ class TestTheRequest:
         """It says that there is no text."""
         routed = Routed("chef")
         async with routed.engine as engine:
-            await (await engine.create()).send("", images=[Image(url="https://example.com/a.png")])
+            await (await engine.create()).send("", files=["https://example.com/a.png"])
 
         assert routed.requests[0].messages[1]["content"] == profile_selection.NO_TEXT
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from turnwise import Texts
 from turnwise.effects.model.performers.summaries import write_dialogue
 from turnwise.states import Message, ToolCall
-from turnwise.states.values.messages import Image
+from turnwise.states.values.files import FileReference
 
 TEXTS = Texts()
 AT_THE_MARGIN = re.compile(
@@ -113,12 +113,12 @@ class TestSpeakers:
         assert 'Another agent:\n  <message_for_user origin="buses">The bus is late</message_for_user>' in written
         assert f"Result of a tool:\n  said\n  {TEXTS.undelivered}" in written
 
-    def test_images_are_mentioned(self) -> None:
+    def test_files_are_mentioned(self) -> None:
         """A message may have an image and no text."""
-        picture = Image(url="https://example.com/menu.png")
+        picture = FileReference(url="https://example.com/menu.png", media_type="image/png")
 
-        assert write(user("", images=(picture,))) == "User:\n  [shows 1 image]"
-        assert write(user("These", images=(picture, picture))) == "User:\n  These\n  [shows 2 images]"
+        assert write(user("", files=(picture,))) == "User:\n  Shows [image]"
+        assert write(user("These", files=(picture, picture))) == "User:\n  These\n  Shows [2 images]"
 
     def test_kept_messages_are_marked(self) -> None:
         """The model learns that the message under way will stand beside its summary."""

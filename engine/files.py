@@ -1,0 +1,94 @@
+"""The files of one conversation: prepared under its rules, stored beside its log, and read back.
+
+A file is stored and kept for the conversation before the request, or the result of a tool, that refers to it is put to
+the machine. So a step never refers to bytes that are not there: if the process dies in between, the conversation keeps
+a file too many, until it is deleted or `doctor` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..effects.files import GivenFile, PreparedFile, prepare
+from ..persistence.ports import Files
+from ..states.errors import InvalidInput
+from ..states.policy import Policy, named_models
+from ..states.values.files import NOUNS, FileKind, FileReference
+from .redactor import EventRedactor
+
+Takes = Callable[[str, FileKind], bool | None]
+"""Whether the model of this name can be shown files of this kind; None if that is not known."""
+
+UNKNOWN_FILE = "This conversation has no such file: send the file itself."
+
+
+class ConversationFiles:
+    """Implements the port `KeptFiles`. `files` returns those of the store, and `policy` the rules that hold now."""
+
+    __slots__ = ("_conversation_id", "_files", "_policy", "_redactor")
+
+    def __init__(
+        self, conversation_id: str, files: Callable[[], Files], policy: Callable[[], Policy], redactor: EventRedactor
+    ) -> None:
+        self._conversation_id = conversation_id
+        self._files = files
+        self._policy = policy
+        self._redactor = redactor
+
+    async def prepare(self, given: Iterable[GivenFile]) -> tuple[PreparedFile, ...]:
+        """Return these files as they are to be stored. Raises `InvalidInput` for what cannot be used, and for a
+        reference to a file that this conversation does not have."""
+        policy = self._policy()
+        redact = self._redactor.redact_of(policy) if policy.redact else None
+        prepared = await prepare(given, policy.files, redact)
+        await self.check(one.reference for one in prepared if one.data is None)
+        return prepared
+
+    async def check(self, references: Iterable[FileReference]) -> None:
+        """Raise `InvalidInput` if one of these is a stored file that this conversation does not have."""
+        for file in references:
+            if file.sha256 and await self._files().read(self._conversation_id, file.sha256, 0, 0) is None:
+                raise InvalidInput(UNKNOWN_FILE, "files")
+
+    async def store(self, prepared: Iterable[PreparedFile]) -> list[tuple[str, str]]:
+        """Store files, and return what `take_back` needs. Raises `StorageFailed`."""
+        kept: list[tuple[str, str]] = []
+        for file in prepared:
+            if file.data is not None:
+                sha256 = file.reference.sha256
+                mark = await self._files().keep(self._conversation_id, sha256, file.data)
+                kept += [] if mark is None else [(sha256, mark)]
+        return kept
+
+    async def take_back(self, kept: Iterable[tuple[str, str]]) -> None:
+        """Keep files no longer whose request was refused."""
+        for sha256, mark in kept:
+            await self._files().take_back(self._conversation_id, sha256, mark)
+
+    async def keep(self, given: Sequence[GivenFile]) -> tuple[FileReference, ...]:
+        """Store these files, and return the references to them."""
+        prepared = await self.prepare(given)
+        await self.store(prepared)
+        return tuple(one.reference for one in prepared)
+
+    async def read(self, file: FileReference) -> bytes | None:
+        """Return the bytes of a file of this conversation."""
+        return await self._files().read(self._conversation_id, file.sha256)
+
+
+def check_models(policy: Policy, files: Iterable[FileReference], takes: Takes) -> None:
+    """Raise `InvalidInput` for a file that none of the models takes which the policy names, as far as that is known."""
+    for file in files:
+        models = named_models(policy)
+        if all(takes(model.name, file.kind) is False for model in models):
+            named = f" ({file.name})" if file.name else ""
+            whose = f"The model {models[0].name}" if len(models) == 1 else "The models of this conversation"
+            take = "takes" if len(models) == 1 else "take"
+            raise InvalidInput(f"{whose} {take} no {NOUNS[file.kind]}s{named}.", "files")
+
+
+if TYPE_CHECKING:
+    from ..effects.files import KeptFiles
+
+    _FILES: type[KeptFiles] = ConversationFiles
