@@ -99,6 +99,7 @@ from .engine.updates import DeliveredUpdate as DeliveredUpdate
 from .engine.updates import DeliveryFailedUpdate as DeliveryFailedUpdate
 from .engine.updates import DeliveryUpdate as DeliveryUpdate
 from .engine.updates import MessageUpdate as MessageUpdate
+from .engine.updates import OutputUpdate as OutputUpdate
 from .engine.updates import RewoundUpdate as RewoundUpdate
 from .engine.updates import SnapshotUpdate as SnapshotUpdate
 from .engine.updates import StateChangeUpdate as StateChangeUpdate

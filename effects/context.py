@@ -31,7 +31,7 @@ from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
 from .files import NO_FILES, KeptFiles
 
-LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
+LiveKind = Literal["token", "output", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored.
 
 Each kind has its data: token `text`, `kind` (text or thinking) and `fallback`, tool_progress `call_id` and `text`,

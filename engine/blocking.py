@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import datetime
 from threading import RLock, Thread, current_thread
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from anyio.from_thread import BlockingPortal
 
@@ -27,10 +27,12 @@ from ..states.states import AnyState
 from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
 from .choices import OfferedTool
-from .conversation import Conversation
+from .conversation import A, B, C, Conversation, SendOptions
 from .custody import CustodyCounts
 from .engine import Engine
 from .home import Home
+from .outputs import AnyOutput, Output
+from .turns import Turn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,7 +239,33 @@ class _Shown(Generic[R]):
 class BlockingConversation(_Blocking[Conversation]):
     """A `Conversation` whose methods block until they are done. `updates` and `stream` are plain iterators."""
 
-    send = _waits(Conversation.send)
+    if TYPE_CHECKING:
+
+        @overload
+        def send(self, text: str, *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
+
+        @overload
+        def send(self, text: str, *, output: type[A] | Output[A], **options: Unpack[SendOptions]) -> Turn[A]: ...
+
+        @overload
+        def send(
+            self, text: str, *, output: tuple[type[A], type[B]], **options: Unpack[SendOptions]
+        ) -> Turn[A | B]: ...
+
+        @overload
+        def send(
+            self, text: str, *, output: tuple[type[A], type[B], type[C]], **options: Unpack[SendOptions]
+        ) -> Turn[A | B | C]: ...
+
+        @overload
+        def send(self, text: str, *, output: AnyOutput, **options: Unpack[SendOptions]) -> Turn: ...
+
+        def send(self, text: str, *, output: Any = None, **options: Unpack[SendOptions]) -> Turn:
+            """Send a message as `Conversation.send` does, and block until it returns."""
+            ...
+
+    else:
+        send = _waits(Conversation.send)
     answer = _waits(Conversation.answer)
     decline = _waits(Conversation.decline)
     approve = _waits(Conversation.approve)

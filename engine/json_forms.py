@@ -17,6 +17,7 @@ from pydantic import (
     BaseModel,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    JsonValue,
     SerializerFunctionWrapHandler,
     create_model,
     model_serializer,
@@ -137,6 +138,9 @@ ShownSummary = Annotated[Summary, DescribedBy(summary_model, summary_data)]
 ShownQuestion = Annotated[UserQuestion, DescribedBy(lambda: UserQuestion, question_data)]
 ShownUsage = Annotated[Usage, DescribedBy(lambda: Usage, lambda usage: usage.model_dump(mode="json"))]
 """With all of its fields."""
+
+ShownValue = Annotated[JsonValue, DescribedBy(lambda: JsonValue)]
+"""Any JSON."""
 
 Moment = Annotated[datetime, DescribedBy(lambda: datetime, datetime.isoformat)]
 """A moment, with its offset from UTC in digits."""

@@ -50,7 +50,16 @@ from ..states.values.files import FileReference
 from ..states.values.messages import Approver, Citation, Message, MessageRole
 from ..states.values.turn import EndedStatus, TurnRecord
 from ..states.values.value import encodable
-from .json_forms import Enveloped, ShownMessage, ShownQuestion, ShownSummary, arguments_data, as_json, extensible
+from .json_forms import (
+    Enveloped,
+    ShownMessage,
+    ShownQuestion,
+    ShownSummary,
+    ShownValue,
+    arguments_data,
+    as_json,
+    extensible,
+)
 from .turns import EndedTurn, TurnResult, ended_turn
 
 Position: TypeAlias = tuple[int, int]
@@ -228,6 +237,19 @@ class TokenUpdate(BaseLiveUpdate):
 
 
 @dataclass(frozen=True)
+class OutputUpdate(BaseLiveUpdate):
+    """The typed answer that a model is writing, as far as it can be read: each update has all of it. It is not checked
+    yet, and a text in it may go on. `request` and `attempt` are those of the state: that of another one is another
+    answer."""
+
+    type: Annotated[Literal["output"], _OUTSIDE] = field(default="output", init=False)
+    value: ShownValue
+    turn: int
+    request: int
+    attempt: int
+
+
+@dataclass(frozen=True)
 class ToolProgressUpdate(BaseLiveUpdate):
     """A tool that runs reports this text, by `ToolContext.progress`."""
 
@@ -260,7 +282,7 @@ class DeliveryFailedUpdate(BaseLiveUpdate):
     sentence: str
 
 
-LiveUpdate: TypeAlias = TokenUpdate | ToolProgressUpdate | DeliveredUpdate | DeliveryFailedUpdate
+LiveUpdate: TypeAlias = TokenUpdate | OutputUpdate | ToolProgressUpdate | DeliveredUpdate | DeliveryFailedUpdate
 
 
 @dataclass(frozen=True)
@@ -285,6 +307,7 @@ Update: TypeAlias = (
     | DeliveryUpdate
     | TurnEndedUpdate
     | TokenUpdate
+    | OutputUpdate
     | ToolProgressUpdate
     | DeliveredUpdate
     | DeliveryFailedUpdate
@@ -648,6 +671,7 @@ def parse_id(text: object) -> Position:
 
 _KINDS: Mapping[LiveKind, type[LiveUpdate]] = {
     "token": TokenUpdate,
+    "output": OutputUpdate,
     "tool_progress": ToolProgressUpdate,
     "delivered": DeliveredUpdate,
     "delivery_failed": DeliveryFailedUpdate,
@@ -660,8 +684,9 @@ def live_update(kind: LiveKind, data: Mapping[str, Any], effect_id: int, state: 
     given: dict[str, Any] = {
         name: encodable(value) if isinstance(value, str) else value for name, value in data.items()
     }
-    if kind == "token":
-        _check_token(given)
+    if kind in ("token", "output"):
+        if kind == "token":
+            _check_token(given)
         attempt = state.attempt if isinstance(state, LlmRequesting | Compacting) else 1
         given |= {"turn": state.book.turn, "request": effect_id, "attempt": attempt}
     elif kind == "tool_progress":

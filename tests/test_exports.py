@@ -47,7 +47,7 @@ PLAIN = {
 `float`, a tuple or a list."""
 
 SHOWN = {"Moment", "Number", "ShownCall", "ShownMessage", "ShownOutput", "ShownQuestion"}
-SHOWN |= {"ShownReading", "ShownSummary", "ShownUsage"}
+SHOWN |= {"ShownReading", "ShownSummary", "ShownUsage", "ShownValue"}
 """Aliases of exported types, or plain ones, that say how JSON has them: a program writes `UserQuestion` or `int`."""
 
 FOR_HANDLES = {"choices", "model_post_init"}

@@ -22,6 +22,7 @@ from threading import Lock
 from typing import Any, NotRequired, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from ...states.errors import InvalidInput
@@ -29,13 +30,13 @@ from ...states.policy import OutputField, OutputRendering, Policy
 from ...states.replies import text_of_reply
 from ...states.values.messages import ToolCall
 from ...states.values.output import ModelOutput, OutputSchema, OutputWay
-from ...states.values.value import MAX_QUOTED, encodable, json_object, shortened
+from ...states.values.value import DEEPEST, MAX_QUOTED, encodable, is_nested_deeper, json_object, shortened
 from ..logs import performer_logger
 from ..schemas.check import MAX_FIELD, SchemaCheck
 from ..schemas.names import PropertyNames, property_names_of
 from ..schemas.subschemas import Schema, mapped, resolve, subschemas, with_common_references
 from ..schemas.wire import wire_schema
-from .port import Llm, ModelAnswer, RequestedOutput
+from .port import Llm, ModelAnswer, RequestedOutput, Token
 from .written_messages import canonical_json
 
 logger = performer_logger("turnwise.model")
@@ -474,3 +475,48 @@ def as_prompted(output: RequestedOutput, guidance: str) -> str:
     written = json.dumps(dict(output.schema), ensure_ascii=False)
     text = guidance.replace("{schema}", written) if "{schema}" in guidance else f"{guidance}\n{written}"
     return f"{output.description}\n\n{text}".strip()
+
+
+# --- while it is written
+
+_PARSED_AGAIN = 16
+"""A text is read again when it has grown by this part of its length, so that a long one costs no more than a few
+readings of the whole."""
+
+
+class PartialOutput:
+    """The typed answer that a model is writing, as far as it can be read. `show` is called with each state of it."""
+
+    def __init__(self, requested: RequestedOutput, form: OutputForm, show: Callable[[Any], None]) -> None:
+        self._kind = "output" if requested.tool else "text"
+        self._form = form
+        self._show = show
+        self._text = ""
+        self._next = 1
+        self._shown: Any = None
+
+    def add(self, token: Token) -> None:
+        """Add a piece of the answer."""
+        if token.kind != self._kind:
+            return
+        self._text += token.text
+        if len(self._text) < self._next:
+            return
+        self._next = len(self._text) + 1 + len(self._text) // _PARSED_AGAIN
+        value = self._read()
+        if value is not None and value != self._shown:
+            self._shown = value
+            self._show(value)
+
+    def _read(self) -> Any:
+        """The answer so far; None if there is nothing yet."""
+        start = min((place for place in map(self._text.find, "{[") if place >= 0), default=-1)
+        if start < 0:
+            return None
+        try:
+            value = from_json(self._text[start:], allow_partial="trailing-strings")
+        except ValueError:  # text that is no JSON, or that goes on behind it
+            return None
+        if self._form.is_wrapped and isinstance(value, dict):
+            value = value.get(WRAPPED)
+        return None if is_nested_deeper(value, DEEPEST) else value

@@ -177,10 +177,11 @@ class ModelAnswer:
 @dataclass(frozen=True)
 class Token:
     """A piece of a streamed answer, which is shown before the rest has arrived. An empty one is not shown; it says that
-    the answer goes on, with a piece of a call for example."""
+    the answer goes on, with a piece of a call for example. One of the kind output is a piece of the arguments by which
+    a typed answer is given (`RequestedOutput.tool`)."""
 
     text: str
-    kind: Literal["text", "thinking"] = "text"
+    kind: Literal["text", "thinking", "output"] = "text"
 
 
 LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FAULT_OF_A_MODEL)

@@ -75,9 +75,9 @@ UPDATES = """
 from typing import Literal, assert_never, assert_type
 
 from turnwise import (
-    Conversation, DeliveredUpdate, DeliveryFailedUpdate, DeliveryUpdate, MessageUpdate, SnapshotUpdate,
-    StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, TurnEndedUpdate, Update,
-    update_schema,
+    Conversation, DeliveredUpdate, DeliveryFailedUpdate, DeliveryUpdate, MessageUpdate, OutputUpdate, RewoundUpdate,
+    SnapshotUpdate, StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, TurnEndedUpdate,
+    Update, update_schema,
 )
 
 
@@ -116,6 +116,10 @@ def every_class(update: Update) -> object:
             return arguments
         case TurnEndedUpdate(status=status):
             return status
+        case OutputUpdate(value=value):
+            return value
+        case RewoundUpdate():
+            return update.turn
         case DeliveredUpdate(key=key) | DeliveryFailedUpdate(key=key):
             return key
         case _:
@@ -127,8 +131,56 @@ def any_object(value: object) -> object:
 """
 
 
+OUTPUTS = """
+from dataclasses import dataclass
+from typing import Any, TypedDict, assert_type
+
+from turnwise import BlockingConversation, CompletedTurn, Conversation, Output, Turn
+
+
+@dataclass
+class Ticket:
+    title: str
+
+
+class Complaint(TypedDict):
+    about: str
+
+
+async def ask(conversation: Conversation) -> None:
+    turn = await conversation.send("Hello", output=Ticket)
+    assert_type(turn, Turn[Ticket])
+    assert_type(turn.output, Ticket)
+    turn.output.about  # error
+    if isinstance(turn, CompletedTurn):
+        assert_type(turn.output, Ticket)
+    if turn.status == "completed":
+        assert_type(turn.output, Ticket)
+    assert_type((await conversation.send("Hello", output=Complaint)).output, Complaint)
+    assert_type((await conversation.send("Hello", output=list[Ticket])).output, list[Ticket])
+    assert_type((await conversation.send("Hello", output=(Ticket, Complaint))).output, Ticket | Complaint)
+    assert_type((await conversation.send("Hello", output=(Ticket, int, str))).output, Ticket | int | str)
+    either = Output[Ticket | Complaint](Ticket | Complaint, way="tool")
+    assert_type((await conversation.send("Hello", output=either, wait=False)).output, Ticket | Complaint)
+    assert_type((await conversation.send("Hello", output={"type": "object"})).output, Any)
+    assert_type((await conversation.send("Hello")).output, Any)
+    await conversation.send("Hello", output=7)  # error
+    await conversation.send("Hello", output=Ticket, wiat=False)  # error
+
+
+def without_an_event_loop(conversation: BlockingConversation) -> None:
+    assert_type(conversation.send("Hello", output=Ticket).output, Ticket)
+    assert_type(conversation.send("Hello", output=(Ticket, Complaint)).output, Ticket | Complaint)
+
+
+def read(turn: Turn) -> Turn[Ticket]:
+    assert_type(turn.output, Any)
+    return turn
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [TURNS, UPDATES], ids=["turns", "updates"])
+@pytest.mark.parametrize("program", [TURNS, UPDATES, OUTPUTS], ids=["turns", "updates", "outputs"])
 @BY_EACH_CHECKER
 def test_they_narrow(checker: str, program: str, tmp_path: Path) -> None:
     """The checker finds the marked errors, and no other."""

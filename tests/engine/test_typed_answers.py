@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import pytest
 from pydantic import BaseModel, field_validator
 
-from turnwise import Engine, InvalidInput, NoOutput, Output, OutputField, OutputRendering, Policy, Profile
+from turnwise import (
+    Engine,
+    InvalidInput,
+    ModelAnswer,
+    ModelRequest,
+    NoOutput,
+    Output,
+    OutputField,
+    OutputRendering,
+    OutputUpdate,
+    Policy,
+    Profile,
+    Token,
+)
 from turnwise.effects.model.outputs import TOOL
+from turnwise.engine.updates import updates_of_log
+from turnwise.states import LogEntry
 from turnwise.testing import ScriptedLlm, call, calls, reply
 
 
@@ -293,3 +309,48 @@ async def test_another_process_reads_json_and_one_that_knows_the_type_reads_the_
 
     assert unknown == GIVEN
     assert known.output == TICKET
+
+
+class Writer:
+    """A model that writes its answer in pieces."""
+
+    name = "writer"
+
+    def __init__(self, *pieces: str) -> None:
+        self._pieces = pieces
+
+    def output_way(self, has_tools: bool) -> str:
+        """Its provider holds an answer to a schema."""
+        return "native"
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Write them all."""
+        for piece in self._pieces:
+            show(Token(piece))
+        return ModelAnswer("".join(self._pieces))
+
+
+@pytest.mark.parametrize("rule", ["json", OutputField(field="title")], ids=["json", "field"])
+async def test_partial_objects_stream(rule: Any) -> None:
+    """As far as they can be read; they are shown live, and never stored. The text itself is shown if it is what the
+    user receives."""
+    written = '{"title": "The printer burns", "priority": 1}'
+    model = Writer(*(written[place : place + 7] for place in range(0, len(written), 7)))
+
+    async with Engine.open("sqlite://", model=model, policy=Policy(output_reply=rule)) as engine:
+        conversation = await engine.create()
+        shown = [update async for update in conversation.stream("It burns!", output=Ticket)]
+        stored = update_types(await conversation.events())
+
+    partial = [update for update in shown if isinstance(update, OutputUpdate)]
+    tokens = [update for update in shown if update.type == "token"]
+    assert partial[-1].value == GIVEN
+    assert {"title": "The printe"} in [update.value for update in partial]
+    assert partial[0].data.keys() == {"value", "turn", "request", "attempt"}
+    assert bool(tokens) == (rule == "json")
+    assert "output" not in stored
+
+
+def update_types(entries: Sequence[LogEntry]) -> set[str]:
+    """The types of the updates that follow from a log."""
+    return {update.type for update in updates_of_log(entries)}

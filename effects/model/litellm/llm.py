@@ -240,7 +240,8 @@ class LiteLlm:
         """Send the request once, in one form."""
         protocol = self.model.partition("/")[0]
         stream = await self._litellm.acompletion(**with_stripped_fields(_own_copy(arguments), protocol))
-        assembler = StreamAssembler(show, {tool["function"]["name"] for tool in request.tools})
+        output = "" if request.output is None else request.output.tool
+        assembler = StreamAssembler(show, {tool["function"]["name"] for tool in request.tools}, output)
         try:
             if not arguments["stream"]:
                 return self._whole_answer(stream, assembler, request)

@@ -11,7 +11,7 @@ in place of a choice, the usage may be anywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -84,7 +84,7 @@ class StreamAssembler:
     provider.
     """
 
-    def __init__(self, show: Callable[[Token], None], names: Collection[str] = ()) -> None:
+    def __init__(self, show: Callable[[Token], None], names: Collection[str] = (), output: str = "") -> None:
         self.is_empty = True
         self.is_whole = False
         self.finish_reason: str | None = None
@@ -95,6 +95,8 @@ class StreamAssembler:
         self.thinking_field = ""
         self._failed: FailureKind | None = None
         self._show = show
+        self._output = output
+        self._output_index: int | None = None
         self._names = names
         self._pieces: dict[str, list[str]] = {"text": [], "thinking": []}
         self._held = {"text": "", "thinking": ""}
@@ -373,6 +375,19 @@ class StreamAssembler:
         to += fragments
         if any(fragment.name or fragment.arguments for fragment in fragments):
             self.go_on()
+        if self._output:
+            self._show_output(fragments)
+
+    def _show_output(self, fragments: Iterable[Fragment]) -> None:
+        """Show the pieces of the first call by which a typed answer is given. What a server writes in another order is
+        not shown; it is read once it is complete."""
+        for fragment in fragments:
+            if fragment.name and self._output_index is None and fragment.name == self._output:
+                self._output_index = -1 if fragment.index is None else fragment.index
+            elif fragment.name or self._output_index not in (fragment.index, -1):
+                continue
+            if fragment.arguments and self._output_index is not None:
+                self._show(Token(encodable(fragment.arguments), "output"))
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):

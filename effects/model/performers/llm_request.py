@@ -35,6 +35,7 @@ from ..families import family_named, provider_fields_of, storable_block, storabl
 from ..outputs import (
     OutputForms,
     OutputReader,
+    PartialOutput,
     ReadOutput,
     as_prompted,
     requested_output,
@@ -87,7 +88,10 @@ class LlmRequestPerformer:
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
-        show = partial(_show, context.progress, effect.effect_id, _shown_rule(context.context, offer))
+        rule = _shown_rule(context.context, offer)
+        show: Callable[[Token], None] = partial(_show, context.progress, effect.effect_id, rule)
+        if request.output is not None and schema is not None:
+            show = self._showing_output(show, effect.effect_id, context, request.output, schema)
         try:
             answer = await self._caller.ask(await with_files(request, context.files), show)
         except LlmFailure as failure:
@@ -101,6 +105,28 @@ class LlmRequestPerformer:
                 usage=failure.usage,
             )
         return self._response(effect, request, digest, answer, context, offer, schema)
+
+    def _showing_output(
+        self,
+        show: Callable[[Token], None],
+        effect_id: int,
+        context: EffectContext,
+        output: RequestedOutput,
+        schema: OutputSchema,
+    ) -> Callable[[Token], None]:
+        """What shows the pieces of a typed answer: as far as it can be read. Its text is shown, too, if the user
+        receives it as it is."""
+        progress = context.progress
+        form = self._forms.form_of(schema)
+        partial_output = PartialOutput(output, form, lambda value: progress(effect_id, "output", {"value": value}))
+        is_text = output.tool != "" or context.policy.output_reply == "json"
+
+        def show_both(token: Token) -> None:
+            if token.kind == "thinking" or (token.kind == "text" and is_text):
+                show(token)
+            partial_output.add(token)
+
+        return show_both
 
     def _write(
         self, effect: RequestLlm, context: EffectContext, transcript: Transcript, offer: ToolOffer

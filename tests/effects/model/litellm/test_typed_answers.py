@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise import Dialect, Engine, LiteLlm, Output
+from turnwise import Dialect, Engine, LiteLlm, Output, OutputUpdate
 from turnwise.effects.model.outputs import TOOL
 
 from ....support.servers.model_server import DIALECTS, ModelServer, answers
@@ -135,6 +135,20 @@ async def test_an_answer_as_text_is_read_from_every_protocol(dialect: str) -> No
         turn = await (await engine.create()).send("It burns!", output=Output(Ticket, way="native"))
 
     assert turn.output == TICKET
+
+
+async def test_the_arguments_of_the_call_stream_as_partial_objects() -> None:
+    """While the model writes them."""
+    async with (
+        OpenAiServer([calls((TOOL, GIVEN))]) as server,
+        Engine.open("sqlite://", model=openai(server), tools=[look]) as engine,
+    ):
+        conversation = await engine.create()
+        shown = [update async for update in conversation.stream("It burns!", output=Ticket)]
+
+    partial = [update.value for update in shown if isinstance(update, OutputUpdate)]
+    assert partial[-1] == GIVEN
+    assert len(partial) > 1
 
 
 WAYS: list[tuple[str, str, str]] = [
