@@ -709,11 +709,12 @@ class Transcript:
                 self._note_delivery(said, place)
 
     def _note_speeches(self, delivered: Sequence[Heard]) -> None:
-        """Note on the results that brought these speeches that the speeches were delivered."""
-        by_result = {said: self._results[said.seq] for said in delivered}
+        """Note on the results that brought these speeches that the speeches were delivered. A message for the user that
+        is passed on although another branch holds it stands nowhere here."""
+        by_result = {said: self._results[said.seq] for said in delivered if said.seq in self._results}
         places = self._places_of_results(set(by_result.values()))
-        for said in delivered:
-            self._note_delivery(said, places[by_result[said]])
+        for said, result in by_result.items():
+            self._note_delivery(said, places[result])
         self._undelivered.difference_update(by_result)
 
     def _note_delivery(self, said: Said, place: int) -> None:
