@@ -155,6 +155,7 @@ class Conversation(Homebound):
         self._engine = engine
         self._choices = engine.choices
         self._loop = loop
+        self._interest = loop.interest()
         self._seen = _LastSeen(loop.state)
         self._lock: asyncio.Lock | None = None
 

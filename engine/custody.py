@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from ..effects.retry_queues import Admit, RetryQueues
     from ..persistence.ports import Log, SharedStore, Taken
     from ..states.events import Answer, Event
-    from ..states.step import Step
+    from ..states.step import LogEntry, Step
     from .agents.wake_ups import WakeUps
-    from .loop import Loop
+    from .loop import Interest, Loop
     from .ports import Custodian
     from .recovery import Recovery
     from .registry import ConversationRegistry
@@ -128,6 +128,7 @@ class _Held:
     proof: Moment
     phase: _Phase = _Phase.TAKEN
     loop: Loop | None = None
+    interest: Interest | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     refused_wake: tuple[datetime, int | None] | None = None
     """The wake-up that the conversation did not take, and the step at which it did not; None if its schedule cannot be
@@ -197,13 +198,13 @@ class Custody:
 
     # --- what the loops ask
 
-    def note_step(self, conversation_id: str, by_others: Event | None) -> bool:
-        """See `Custodian`. What others store are requests; an answer may be that of another holder, so the custody is
-        to be confirmed before anything else begins."""
+    def note_step(self, conversation_id: str, by_others: LogEntry | None) -> bool:
+        """See `Custodian`. What others store are requests; an answer may be that of a holder behind this one, so the
+        custody is to be confirmed before anything else begins."""
         held = self._held.get(conversation_id)
         if held is None:
             return False
-        if by_others is not None and not isinstance(by_others, Request):
+        if by_others is not None and by_others.seq > held.taken.seq and not isinstance(by_others.event, Request):
             held.proof = NEVER
         held.moved.set()
         return held.is_performed
@@ -358,7 +359,10 @@ class Custody:
         """Have a conversation go on that was taken, until it is let go."""
         fault: str | None = None
         try:
-            loop = held.loop = await self._until_stored(partial(self._registry.get_loop, held.conversation_id))
+            loop = held.loop = await self._until_stored(
+                partial(self._registry.get_loop_to_catch_up, held.conversation_id)
+            )
+            held.interest = loop.interest()
             await self._until_stored(partial(loop.between_events, partial(self._pick_up, held, loop)))
             if held.taken.was_left and held.is_performed:
                 await self._until_stored(partial(self._recovery.go_on, loop))

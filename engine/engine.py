@@ -469,9 +469,9 @@ class Engine(Homebound):
         )
         self.check_may_write()
         if conversation_id is None:
-            return self._handle(await self._begin(chosen, new_id(), is_new=True))
+            return await self._handle(await self._begin(chosen, new_id(), is_new=True))
         async with self._registry.family(checked_new_id(conversation_id)):
-            return self._handle(await self._begin(chosen, conversation_id, is_new=False))
+            return await self._handle(await self._begin(chosen, conversation_id, is_new=False))
 
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
@@ -499,17 +499,20 @@ class Engine(Homebound):
         """Return a handle on a conversation, which shows what is stored by now, in whatever process. Nothing in it
         changes by that. Raises `UnknownConversation`."""
         was_in_memory = self._registry.holds(checked_id(conversation_id))
-        loop = await self._registry.get_loop(conversation_id)
-        if self._relay is not None and was_in_memory:
+        return await self._handle(await self._registry.get_loop(conversation_id), refreshes=was_in_memory)
+
+    async def _handle(self, loop: Loop, *, refreshes: bool = False) -> Conversation:
+        """Return a handle on the conversation of this loop. Nothing is missed from here on, and if it `refreshes`, of
+        what came before. Raises `EngineClosed` if the engine has begun to close meanwhile."""
+        interest = loop.interest()
+        if self._relay is not None and (refreshes or loop.is_behind):
             with self._closing_told():
                 await self._relay.refresh(loop)
-        return self._handle(loop)
-
-    def _handle(self, loop: Loop) -> Conversation:
-        """Return a handle on a conversation. Raises `EngineClosed` if the engine has begun to close meanwhile."""
         if self._closing is not None:
             raise EngineClosed
-        return Conversation(self, loop, self._home)
+        handle = Conversation(self, loop, self._home)
+        del interest  # the handle has it now
+        return handle
 
     @contextmanager
     def _closing_told(self) -> Iterator[None]:

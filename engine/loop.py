@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NoReturn
+from weakref import ref
 
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
@@ -39,6 +40,7 @@ from ..effects.dispatcher import Sender
 from ..persistence.codec import next_timer
 from ..persistence.errors import CustodyLost, StorageFailed, StoreConflict
 from ..persistence.ports import Files, LiveShown, Log
+from ..persistence.records import StoredEntry
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
@@ -104,6 +106,7 @@ class Loop:
         history: History,
         services: LoopServices,
         links: EffectLinks,
+        newest: Sequence[StoredEntry] = (),
     ) -> None:
         self.conversation_id = conversation_id
         self.projection = projection
@@ -115,6 +118,8 @@ class Loop:
         self._history = history
         self._services = services
         self._links = links
+        self._newest = newest
+        """The newest steps, as far as they were read and nothing was begun here since."""
         self._suspended = SuspendedCalls()
         self.files = ConversationFiles(conversation_id, services.files, lambda: self._policy, services.redactor)
         self._senders = SenderVariables(projection.state.book.turn, copy_context())
@@ -126,6 +131,9 @@ class Loop:
         self._is_closing = False
         self._is_restricted = False
         """Whether the calls that were open when this loop began are under the declarations of this engine."""
+        self._interest: Callable[[], Interest | None] = _nobody
+        self._announced = 0
+        """The newest step of others that was heard of and not followed."""
         self.sends = False
         if isinstance(projection.state, Closed):
             self.feed.end_updates()
@@ -153,6 +161,29 @@ class Loop:
     def is_followed(self) -> bool:
         """Whether somebody watches the conversation, or waits for it."""
         return self.feed.is_watched or self.follower.is_waited_for
+
+    @property
+    def is_of_interest(self) -> bool:
+        """Whether somebody looks at the conversation, so that what other processes store is to be followed at once."""
+        return self._interest() is not None or self.is_followed
+
+    def interest(self) -> Interest | None:
+        """Return an interest in the conversation, for as long as whoever looks at it keeps that; None where loops are
+        not told what other processes store. To be asked for before the loop is refreshed."""
+        if self._services.show_others is None:
+            return None
+        interest = self._interest() or Interest()
+        self._interest = ref(interest)
+        return interest
+
+    def note_announced(self, seq: int) -> None:
+        """Others have stored this step, which is followed when somebody asks for the conversation next."""
+        self._announced = max(self._announced, seq)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether others have stored steps that were heard of and not followed."""
+        return self._announced > self.projection.seq
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
@@ -285,7 +316,7 @@ class Loop:
 
     async def _was_behind(self) -> bool:
         """Follow what other processes have stored. Returns whether there was anything."""
-        return self._services.show_others is not None and await self._catch_up()
+        return self._services.show_others is not None and bool(await self._catch_up())
 
     async def _adopt_choices(self, request: Request, filled: Filled) -> None:
         """Before it begins to work, the conversation changes to the models and profiles of its engine, where it follows
@@ -324,7 +355,7 @@ class Loop:
         """Follow what others have stored, because a step could not be. Returns whether there was anything. If the
         custody is lost, answers are not to be stored any more."""
         if not isinstance(error, CustodyLost):
-            return await self._catch_up()
+            return bool(await self._catch_up())
         assert self._services.custody is not None, "only a custody can be lost"
         await self._services.custody.lose(self.conversation_id)
         return False
@@ -332,8 +363,8 @@ class Loop:
     async def _follow_others(self) -> None:
         await self._catch_up()
 
-    async def _catch_up(self) -> bool:
-        """Follow the steps that others have stored. Returns whether there were any."""
+    async def _catch_up(self) -> Sequence[StoredEntry]:
+        """Follow the steps that others have stored, and return them."""
         await self._prepare_tree()
         entries = await self._log.catch_up()
         for entry in entries:
@@ -342,20 +373,21 @@ class Loop:
             self._follow(entry, step, entry.chain, is_own=entry.event in self._uncertain)
         if self._log.seq != self.projection.seq:
             raise StoreError("The log has steps that were not followed here; ask for the conversation again.")
-        return bool(entries)
+        self._announced = 0
+        return entries
 
     def _follow(self, entry: LogEntry, step: Step, link: bytes, *, is_own: bool) -> None:
         """Show a step that was stored with this link, and dispatch its effects if they are carried out here: by whoever
         stored it, or, where several processes share the store, by the one that has the custody. Of any other step only
         the control effects are dispatched, because what they stop may run here."""
         state = step.state
-        self._uncertain = ()
+        self._uncertain, self._newest = (), ()
         self._senders.follow(entry.event, state)
         self.recent_requests.note(entry)
         before = self.projection.state
         self._note_link(before, state, link)
         custody = self._services.custody
-        by_others = None if is_own else entry.event
+        by_others = None if is_own else entry
         is_mine = is_own if custody is None else custody.note_step(self.conversation_id, by_others)
         if is_mine:
             for observer in self._services.observers:
@@ -502,9 +534,10 @@ class Loop:
         return self._mailbox.is_empty and not self.state.ends_with_process and (due is None or due > until)
 
     async def catch_up_to(self, seq: int) -> None:
-        """Follow the steps up to this one, which others have stored. Only between two events."""
-        if self.projection.seq < seq:
-            await self._catch_up()
+        """Follow the steps up to this one, which others have stored, and those that were heard of. Only between two
+        events."""
+        if self.projection.seq < seq or self.is_behind:
+            self._newest = (*self._newest, *await self._catch_up())
 
     async def begin(self, after: int, note_begun: Callable[[], None]) -> None:
         """Carry out what is in flight that steps behind the step `after` have asked for, and nobody has begun.
@@ -512,7 +545,8 @@ class Loop:
         between two events. Raises `StoreError`; nothing has begun then."""
         if not after and not self._is_restricted:
             await self._prepare()
-        asked = await effects_in_flight(self.state, self.projection.read_entries, after)
+        asked = await effects_in_flight(self.state, self._newest, self.projection.read_entries, after)
+        self._newest = ()
         note_begun()
         for observer in self._services.pick_up_observers:
             observer.picked_up(self.conversation_id, self.state)
@@ -580,6 +614,16 @@ class Loop:
             await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
 
 
+class Interest:
+    """Has a conversation follow at once what other processes store, for as long as somebody keeps this."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _nobody() -> None:
+    """The interest in a conversation that nobody looks at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoopServices:
     """What every loop of an engine works with.
@@ -613,15 +657,16 @@ class LoopServices:
     request_observers: tuple[RequestObserver, ...] = field(init=False)
     """The observers that see requests."""
 
-    def __post_init__(self) -> None:
-        """Find the observers that see requests, once. A cached property would make all fields slow to read."""
-        found = tuple(observer for observer in self.observers if isinstance(observer, RequestObserver))
-        object.__setattr__(self, "request_observers", found)
+    pick_up_observers: tuple[PickUpObserver, ...] = field(init=False)
+    """The observers that hear which conversations this process looks after."""
 
-    @property
-    def pick_up_observers(self) -> Iterator[PickUpObserver]:
-        """The observers that hear which conversations this process looks after."""
-        return (observer for observer in self.observers if isinstance(observer, PickUpObserver))
+    def __post_init__(self) -> None:
+        """Find the observers that see more than steps, once: to ask an object for a protocol takes 50 µs. Cached
+        properties would make all fields slow to read."""
+        see_requests = tuple(one for one in self.observers if isinstance(one, RequestObserver))
+        see_pick_ups = tuple(one for one in self.observers if isinstance(one, PickUpObserver))
+        object.__setattr__(self, "request_observers", see_requests)
+        object.__setattr__(self, "pick_up_observers", see_pick_ups)
 
     @contextmanager
     def observed(self, conversation_id: str, event: Event) -> Iterator[None]:

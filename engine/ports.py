@@ -12,7 +12,7 @@ from ..states.effects import Effect
 from ..states.errors import TurnwiseError
 from ..states.events import Event
 from ..states.states import State
-from ..states.step import Step
+from ..states.step import LogEntry, Step
 
 
 class Dispatcher(Protocol):
@@ -53,9 +53,9 @@ class Dispatcher(Protocol):
 class Custodian(Protocol):
     """Knows which conversations this process has the custody of, where several processes share a store."""
 
-    def note_step(self, conversation_id: str, by_others: Event | None) -> bool:
+    def note_step(self, conversation_id: str, by_others: LogEntry | None) -> bool:
         """Note the step that was stored just now, and return whether its effects are carried out here. Called once for
-        each step, with its event if another process has stored it."""
+        each step, with the step if another process has stored it."""
         ...
 
     def drives(self, conversation_id: str) -> bool:

@@ -302,32 +302,40 @@ _FIRST_BLOCK = 8
 Each further block is four times as long."""
 
 
-async def links_of(state: State, read_entries: ReadEntries) -> EffectLinks:
-    """Return the links of the steps that first asked for the effects which this state waits for. They are read from the
-    end of the log, no further than to the oldest of them. Raises `StoreError`."""
+async def links_of(state: State, read_entries: ReadEntries) -> tuple[EffectLinks, Sequence[StoredEntry]]:
+    """Return the links of the steps that first asked for the effects which this state waits for, and the newest steps,
+    if any were read. They are read from the end of the log, no further than to the oldest of them. Raises
+    `StoreError`."""
     wanted, found = set(known_effects(state)), dict[int, bytes]()
+    newest: Sequence[StoredEntry] = ()
     last, block = state.book.seq, _FIRST_BLOCK
     while wanted and last > 0:
-        for entry in reversed(await read_entries(max(last - block, 0), last)):
+        entries = await read_entries(max(last - block, 0), last)
+        for entry in reversed(entries):
             wanted -= _note_asked(entry, wanted, found)
+        newest = newest or entries
         last, block = last - block, block * 4
-    return EffectLinks(sorted(found.items()))
+    return EffectLinks(sorted(found.items())), newest
 
 
 async def effects_in_flight(
-    state: State, read_entries: ReadEntries, after: int
+    state: State, newest: Sequence[StoredEntry], read_entries: ReadEntries, after: int
 ) -> tuple[tuple[int, Sequence[Effect]], ...]:
     """Return what this state waits for and steps behind `after` have asked for last, as the log has it, with what was
-    to stop it since: the effects of each such step with its number, in order. Raises `StoreError`."""
+    to stop it since: the effects of each such step with its number, in order. `newest` are the steps up to this state
+    that need not be read. Raises `StoreError`."""
     missing, found = set(pending(state)), list[tuple[int, Sequence[Effect]]]()
-    last, block = state.book.seq, _FIRST_BLOCK
-    while missing and last > after:
-        for entry in reversed(await read_entries(max(last - block, after), last)):
-            wanted = [one for one in entry.effects if _effect_of(one) in missing]
+    entries: Sequence[StoredEntry] = newest if newest and newest[-1].seq == state.book.seq else ()
+    before, block = entries[0].seq - 1 if entries else state.book.seq, _FIRST_BLOCK
+    while True:
+        for entry in reversed(entries):
+            wanted = [one for one in entry.effects if _effect_of(one) in missing] if entry.seq > after else []
             missing.difference_update(one.effect_id for one in wanted if isinstance(one, AwaitedEffect))
             found += [(entry.seq, wanted)] if wanted else []
-        last, block = max(last - block, after), block * 4
-    return tuple(reversed(found))
+        if not missing or before <= after:
+            return tuple(reversed(found))
+        last, before = before, max(before - block, after)
+        entries, block = await read_entries(before, last), block * 4
 
 
 def _effect_of(effect: Effect) -> int | None:

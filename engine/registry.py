@@ -23,11 +23,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..effects.context import EffectLinks, effect_of_key
 from ..effects.files import PreparedFile
-from ..persistence.errors import StoreConflict, TracesLeft
+from ..persistence.errors import StorageFailed, StoreConflict, TracesLeft
 from ..persistence.ports import Log, Store
+from ..persistence.records import StoredEntry
 from ..persistence.summaries import ConversationFilter, Details, Summary, summary_in_state
 from ..states.context import Context
-from ..states.errors import StoreError, TurnwiseError, UnknownConversation
+from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import Answer, Opened
 from ..states.machine import begin
 from ..states.policy import Policy
@@ -129,6 +130,15 @@ class ConversationRegistry:
             return await self.take_over(conversation_id)
         return await self._get(conversation_id)
 
+    async def get_loop_to_catch_up(self, conversation_id: str) -> Loop:
+        """Return the loop of this conversation as `get_loop` does, but one that `is_behind` as it is: for who has it
+        catch up next."""
+        loop = self._loops.get(conversation_id)
+        if loop is None:
+            return await self.get_loop(conversation_id)
+        self._note_use(loop)
+        return loop
+
     async def find_loop(self, conversation_id: str) -> Loop | None:
         """Return the loop of this conversation, as `get_loop` does; None if there is no such conversation."""
         try:
@@ -171,6 +181,8 @@ class ConversationRegistry:
         loop = self._loops.get(conversation_id)
         if loop is None:
             loop = await self._loaded(conversation_id)
+        elif loop.is_behind:
+            await _follow_announced(loop)
         self._note_use(loop)
         return loop
 
@@ -201,18 +213,23 @@ class ConversationRegistry:
         last_profile = await profile_of_last_turn(state, loaded.context, read)
         context = self._contexts.shared(loaded.context)
         projection = ConversationProjection(state, context, read, last_profile=last_profile)
-        loop = self._make_loop(conversation_id, projection, loaded.log, await links_of(state, read))
+        loop = self._make_loop(conversation_id, projection, loaded.log, *await links_of(state, read))
         self._check_not_ended()
         self._note_loaded(conversation_id, loaded.context)
         return self._add(loop)
 
     def _make_loop(
-        self, conversation_id: str, projection: ConversationProjection, log: Log, links: EffectLinks
+        self,
+        conversation_id: str,
+        projection: ConversationProjection,
+        log: Log,
+        links: EffectLinks,
+        newest: Sequence[StoredEntry] = (),
     ) -> Loop:
         history = ConversationHistory(projection, projection.read_entries)
         if (custody := self.services.custody) is not None:
             log = custody.proving_log(conversation_id, log)
-        return Loop(conversation_id, projection, log, history, self.services, links)
+        return Loop(conversation_id, projection, log, history, self.services, links, newest)
 
     def _has_loaded(self, conversation_id: str, loading: asyncio.Task[Loop]) -> None:
         del self._loading[conversation_id]
@@ -451,6 +468,14 @@ class ConversationRegistry:
         self._waiting.pop(loop.conversation_id, None)
         if loop in self._recent:
             self._recent.remove(loop)
+
+
+async def _follow_announced(loop: Loop) -> None:
+    """Have a loop follow the steps of other processes that were heard of while nobody looked at it."""
+    try:
+        await loop.catch_up()
+    except Refused as refused:
+        raise StorageFailed(refused.sentence) from refused
 
 
 _PAGE = 100

@@ -9,8 +9,10 @@ The store is what counts, and a notice only says that a look at it is worth whil
 late: a loop that is told of a step reads all that it has not followed. What people wait for or watch is looked at every
 second besides, all of it by one question, because a process may die between a step and its notice.
 
-Only conversations in memory are followed; others are read when somebody asks for them. While somebody watches a whole
-tree, those of its owner are read when they move.
+Only conversations are followed that somebody looks at: by a handle, or because this process looks after them. Of
+others that are in memory it is noted that they are behind, and they are read when somebody asks for them; a worker has
+many of those that other workers look after by now. While somebody watches a whole tree, those of its owner are read
+when they move.
 
 A conversation is followed by one task, however many notices of it come meanwhile, and many conversations at a time.
 Live updates wait for the step that they belong to, and are dropped if there are many.
@@ -172,7 +174,9 @@ class Relay:
     def _is_of_interest(self, conversation_id: str, seq: int) -> bool:
         """Whether this step is to be read here, as far as is known."""
         if (loop := self._registry.find_in_memory(conversation_id)) is not None and loop.projection.seq < seq:
-            return True
+            if loop.is_of_interest:
+                return True
+            loop.note_announced(seq)
         if self._registry.is_loading(conversation_id):
             return True  # it may have been read before this step
         if not self._tree.is_watched or self._tree.known.get(conversation_id, 0) >= seq:
@@ -188,8 +192,8 @@ class Relay:
         following = self._following.get(shown.conversation_id)
         loop = self._registry.find_in_memory(shown.conversation_id)
         if following is None and loop is not None and shown.effect_id >= loop.state.book.next_effect:
-            following = self._follow(shown.conversation_id)  # the step that asks for the effect was not heard of yet
-            following.seq = loop.projection.seq + 1
+            self._note_step(shown.conversation_id, loop.projection.seq + 1)  # which was not heard of yet
+            following = self._following.get(shown.conversation_id)
         if following is not None:
             if len(following.live) < MOST_LIVE:
                 following.live.append(shown)

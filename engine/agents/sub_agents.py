@@ -80,8 +80,11 @@ class _ChildConversation:
 
     def __init__(self, registry: ConversationRegistry, loop: Loop, clock: Clock) -> None:
         self._registry = registry
-        self._loop = loop
         self._clock = clock
+        self._drive_by(loop)
+
+    def _drive_by(self, loop: Loop) -> None:
+        self._loop, self._interest = loop, loop.interest()
 
     @property
     def seq(self) -> int:
@@ -113,7 +116,7 @@ class _ChildConversation:
 
         async def request() -> None:
             if self._loop.has_ended:
-                self._loop = await self._registry.get_loop(self._loop.conversation_id)
+                self._drive_by(await self._registry.get_loop(self._loop.conversation_id))
             await self._loop.request(event)
 
         try:
@@ -130,7 +133,7 @@ class _ChildConversation:
                 while loop.state.book.seq <= seq and not loop.feed.closed:
                     await loop.feed.changed()
             if loop.state.book.seq <= seq:
-                self._loop = await until_stored(lambda: self._registry.get_loop(self._loop.conversation_id))
+                self._drive_by(await until_stored(lambda: self._registry.get_loop(self._loop.conversation_id)))
 
     async def outcome(self) -> ChildOutcome:
         """See `SubAgent`."""

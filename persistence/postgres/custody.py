@@ -29,6 +29,12 @@ class Calls(Protocol):
     A call is made if the transaction is committed, and only then. One too many does no harm.
     """
 
+    @property
+    def expression(self) -> str | None:
+        """The SQL that calls like `call` where it is evaluated, with the id of the conversation as its one parameter;
+        None if there is none. It spares a step three ways to the server."""
+        ...
+
     def call(self, driver: Driver, conversation_id: str) -> None:
         """Call for a process that looks after the conversation. Without effect while such a call waits. The transaction
         has locked the row of the conversation before."""
@@ -78,6 +84,10 @@ class WorkCalls(NamedTuple):
 
     def __bool__(self) -> bool:
         return self.now or bool(self.later)
+
+    def expression(self, calls: Calls) -> str | None:
+        """Return what makes the calls where a statement evaluates it, if that is enough."""
+        return calls.expression if self.now and not self.later else None
 
     def make(self, calls: Calls, driver: Driver, conversation_id: str) -> None:
         """Make the calls, within the transaction of the step."""

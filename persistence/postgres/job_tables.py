@@ -138,7 +138,12 @@ class JobTables:
 
     def call(self, driver: Driver, conversation_id: str) -> None:
         """See `Calls`. A step has to be stored in the row of its conversation before."""
-        driver.execute(f'SELECT "{self.schema}".turnwise_call(%s)', (conversation_id,))
+        driver.execute(f"SELECT {self.expression}", (conversation_id,))
+
+    @property
+    def expression(self) -> str:
+        """See `Calls`."""
+        return f'"{self.schema}".turnwise_call(%s)'
 
     def call_at(self, driver: Driver, conversation_id: str, due: datetime) -> None:
         """See `Calls`. What is due later stands in the tables of the store, where it is found when it is due."""

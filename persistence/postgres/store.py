@@ -53,7 +53,7 @@ from .job_tables import SILENCE, JobTables
 from .jobs import PostgresJobs
 from .notices import Execute, Notices, channel_of
 from .receipts import PendingReceipts, Receipt
-from .steps import Outcome, store_step
+from .steps import CallingExpression, Outcome, store_step
 
 T = TypeVar("T")
 
@@ -494,8 +494,10 @@ class PostgresLog:
         before, after = self._work, _work_behind(append)
         begins = (after.waits and not before.waits) or bool(append.outgoing)
         its_calls = WorkCalls.of(before, after, now=begins and fence is None)
-        if append.details is None and not its_calls:
-            return await self._database.write_once(lambda driver: store_step(driver, append, fence))
+        expression = its_calls.expression(self._store.calls)
+        if append.details is None and (expression or not its_calls):
+            call = CallingExpression(expression, self._conversation_id) if expression else None
+            return await self._database.write_once(lambda driver: store_step(driver, append, fence, call))
 
         def store(driver: Driver) -> Outcome:
             outcome = store_step(driver, append, fence)

@@ -20,6 +20,7 @@ from turnwise.testing import FunctionLlm, RecordingChannel, call
 from ..simulation.disk import Disk
 from ..simulation.environment import EventTrace, Steady
 from ..simulation.shared_store import SharedStorage
+from ..support.planted.stores import WrappedLog, WrappedStore
 
 PATIENCE = 30.0
 """Seconds within which anything happens, also on a slow machine."""
@@ -70,6 +71,38 @@ class PostgresPlace(Place):
         store = await open_store(self._url, connections=3)
         self._engines.push_async_callback(store.close)
         return store
+
+
+class CountsReads(WrappedStore):
+    """A store that notes how conversations are read."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store, lambda log: _CountingLog(log, self.reads))
+        self.reads: list[str] = []
+        self.jobs = store.jobs
+        self.take, self.let_go, self.confirm, self.show = store.take, store.let_go, store.confirm, store.show
+        self.find_moved, self.notices = store.find_moved, store.notices
+
+    async def load(self, conversation_id: str) -> Any:
+        """See `Store`."""
+        self.reads.append("load")
+        return await super().load(conversation_id)
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> Any:
+        """See `Store`."""
+        self.reads.append("entries")
+        return await self.store.entries(conversation_id, after, up_to)
+
+
+class _CountingLog(WrappedLog):
+    def __init__(self, log: Any, reads: list[str]) -> None:
+        super().__init__(log)
+        self._reads = reads
+
+    async def catch_up(self) -> Any:
+        """See `Log`."""
+        self._reads.append("catch_up")
+        return await super().catch_up()
 
 
 Shared = Callable[[], AbstractAsyncContextManager[Place]]
@@ -155,6 +188,27 @@ class TestWorking:
             await until(lambda: worker.custody_counts.held == 0)
             assert (worker.custody_counts.taken, worker.custody_counts.taken_over) == (1, 0)
             assert web.custody_counts.taken == 0
+
+    async def test_a_worker_reads_once_what_it_has_missed(self, shared: Shared) -> None:
+        """What it takes is in memory from the turn before, and the step that the other process has stored also says
+        what is to be carried out. While nobody looks at it there, no notice has it read. At first the newest steps are
+        read, and what was said."""
+        runs = Runs()
+        runs.ends.set()
+        async with shared() as place:
+            web = await place.engine(**OPTIONS, tools=[runs.tool()], worker=False)
+            reading = CountsReads(await place.store())
+            worker = await place.opened(reading, **OPTIONS, tools=[runs.tool()])
+            conversation = await web.create()
+            reads = []
+            for title in ("Breakfast", "Lunch", "Dinner"):
+                await conversation.send("Hi")
+                await until(lambda: worker.custody_counts.held == 0)
+                await conversation.set_title(title)
+                reads.append(reading.reads.copy())
+                reading.reads.clear()
+
+            assert reads == [["load", "entries", "entries"], ["catch_up"], ["catch_up"]]
 
     async def test_without_a_worker_nothing_is_carried_out(self, shared: Shared) -> None:
         """The message is stored, and waits."""

@@ -297,7 +297,7 @@ class TestOneHistory:
         for entry in entries:
             assert fold.take(entry) is None
             state = fold.state
-            links = await links_of(state, read)
+            links, _ = await links_of(state, read)
             for effect_id in state.in_flight():
                 asked = next(
                     entry for entry in entries for one in entry.effects if getattr(one, "effect_id", 0) == effect_id

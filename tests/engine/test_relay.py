@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
@@ -14,25 +15,36 @@ from turnwise.effects.model.port import Token
 from turnwise.engine.relay import MOST_UNREAD
 from turnwise.engine.updates import TokenUpdate, TreeUpdate, Update, parse_id
 from turnwise.persistence.opening import open_store
-from turnwise.persistence.ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
+from turnwise.persistence.ports import ConversationGone, LiveShown, Log, Notice, NoticesMissed, StepStored
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
-from ..support.planted.stores import WrappedStore
+from ..support.planted.stores import WrappedLog, WrappedStore
 from ..support.shared_store import shared_stores
 
 
 class HearsLess(WrappedStore):
     """The store of a process that does not hear all notices: of none that it `loses`. `also_hears` are more of them,
-    and `looks` tell how many conversations each look at the store named."""
+    `looks` tell how many conversations each look at the store named, and `catch_ups` are counted."""
 
     def __init__(self, store: Any) -> None:
-        super().__init__(store, lambda log: log)
-        self.loses: Callable[[Notice], bool] = lambda notice: False
+        super().__init__(store, self._wrapped)
+        self.loses: Callable[[Notice], object] = lambda notice: False
+        self.catch_ups = 0
         self.looks: list[int] = []
         self._heard: asyncio.Queue[Notice] = asyncio.Queue()
         self.jobs = store.jobs
         self.take, self.let_go, self.confirm, self.show = store.take, store.let_go, store.confirm, store.show
+
+    def _wrapped(self, log: Log) -> Log:
+        store = self
+
+        class CountingLog(WrappedLog):
+            async def catch_up(self) -> Any:
+                store.catch_ups += 1
+                return await super().catch_up()
+
+        return CountingLog(log)
 
     async def find_moved(self, known: Mapping[str, int]) -> Mapping[str, int]:
         """See `SharedStore`."""
@@ -449,6 +461,23 @@ class TestLostNotices:
 
             engines.hear(NoticesMissed())
             await until(lambda: here.state == there.state)
+
+    async def test_what_nobody_looks_at_is_read_when_it_is_asked_for(self, processes: OpenProcesses) -> None:
+        """It is in memory for a while longer, but its steps are not followed one by one."""
+        async with processes() as engines:
+            there, here = await both_handles(engines)
+            del here
+            gc.collect()
+            heard: list[Notice] = []
+            engines.web_store.loses = heard.append  # which loses none
+            for text in ("One.", "Two.", "Three."):
+                await there.send(text)
+            await until(lambda: StepStored(there.id, there.state.book.seq) in heard)
+            await asyncio.sleep(0.1)
+            assert engines.web_store.catch_ups == 0
+
+            here = await engines.web.get(there.id)
+            assert here.state == there.state
 
     async def test_doubled_late_and_invented_notices_change_nothing(self, processes: OpenProcesses) -> None:
         """Anybody who may use the database may notify."""

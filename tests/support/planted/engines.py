@@ -281,7 +281,7 @@ def _in_custody(name: str, faulty: Any, where: type[Any] = Custody) -> Fault:
 note_step = Custody.note_step
 
 
-def performs_what_it_stored(self: Custody, conversation_id: str, by_others: Event | None) -> bool:
+def performs_what_it_stored(self: Custody, conversation_id: str, by_others: LogEntry | None) -> bool:
     """It carries out the steps that it stored itself, as without custody, and none of others."""
     note_step(self, conversation_id, by_others)
     return by_others is None
