@@ -41,7 +41,7 @@ from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..patience import FIRST_WAIT, LONGEST_WAIT, Moment, until_stored
 from ..ports import JobsHealth
-from .connection import WRITES, adapt, failure, is_pooled, no_connection
+from .connection import WRITES, adapt, failure, hearing, is_pooled, no_connection
 from .examination import skew
 from .job_tables import QUEUE, JobTables
 
@@ -597,9 +597,11 @@ class _Session(BaseConnector):
             async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                 for channel in channels:
                     await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
-                async for notice in connection.notifies():
-                    with suppress(ValueError, KeyError, TypeError):  # anybody may notify
-                        await on_notification(channel=notice.channel, payload=notice.payload)
+                with hearing(connection) as heard:
+                    while True:
+                        for notice in await heard.next():
+                            with suppress(ValueError, KeyError, TypeError):  # anybody may notify
+                                await on_notification(channel=notice.channel, payload=notice.payload)
         except (psycopg.Error, OSError) as error:
             raise failure(self._name, error) from error
 

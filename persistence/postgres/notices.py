@@ -38,7 +38,7 @@ import psycopg
 from ...states.errors import StoreError
 from ...states.values.value import encodable
 from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
-from .connection import is_pooled, why_not_connected
+from .connection import hearing, is_pooled, why_not_connected
 
 logger = logging.getLogger("turnwise.postgres")
 
@@ -193,20 +193,25 @@ class Notices:
         yield NoticesMissed()
         self._heard_itself_at = monotonic()
         pulse_at = 0.0
-        while True:
-            if monotonic() >= pulse_at:
-                pulse_at = monotonic() + PULSE
-                with suppress(StoreError, TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
-                        await self._execute(NOTIFY, (self._channel, _payload(self._node, ())))
-            async for notify in connection.notifies(timeout=LOOK):
-                for notice in self._of_others(notify.payload):
-                    yield notice
-                await asyncio.sleep(0)  # many may be there at once
-            if not self.is_heard:
-                yield NoticesMissed()
-            if monotonic() - self._heard_itself_at > 3 * PULSE:
-                raise psycopg.OperationalError("nothing was heard for long")
+        with hearing(connection) as heard:
+            while True:
+                if monotonic() >= pulse_at:
+                    pulse_at = monotonic() + PULSE
+                    await self._pulse()
+                for notify in await heard.next(LOOK):
+                    for notice in self._of_others(notify.payload):
+                        yield notice
+                    await asyncio.sleep(0)  # many may be there at once
+                if not self.is_heard:
+                    yield NoticesMissed()
+                if monotonic() - self._heard_itself_at > 3 * PULSE:
+                    raise psycopg.OperationalError("nothing was heard for long")
+
+    async def _pulse(self) -> None:
+        """Send a notice to this process itself."""
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await self._execute(NOTIFY, (self._channel, _payload(self._node, ())))
 
     def _of_others(self, payload: str) -> Iterator[Notice]:
         """Yield the notices of a payload, unless they are of this process."""
