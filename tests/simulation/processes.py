@@ -116,9 +116,12 @@ def performed_by(run: VirtualRun, roles: Roles | None) -> PerformedEffects:
     return PerformedEffects(run.disk, run.trace, run.storage.cluster, roles.lease)
 
 
-def faults_of_custody(storage: Storage, performed: Sequence[tuple[str, int, Answer]]) -> Iterator[str]:
+def faults_of_custody(
+    storage: Storage, performed: Sequence[tuple[str, int, Answer]], forged: Sequence[Answer] = ()
+) -> Iterator[str]:
     """No answer is in a log that was not stored under the very custody under which its effect was begun. `performed`
-    are the answers that performers gave, each with the process and the fence under which its effect was begun."""
+    are the answers that performers gave, each with the process and the fence under which its effect was begun. Of those
+    that users have `forged`, nothing can be said."""
     if not isinstance(storage, SharedStorage):
         return
     rows = storage.disk.rows
@@ -127,7 +130,7 @@ def faults_of_custody(storage: Storage, performed: Sequence[tuple[str, int, Answ
             continue
         event = rows[key[0]][seq - 1].event
         begun_by = [(process, fence) for process, fence, answer in performed if answer == event]
-        if begun_by and stored_by not in begun_by:
+        if begun_by and stored_by not in begun_by and event not in forged:
             yield f"step {seq}, {event.type}, was given under the custody {begun_by[0]}, and stored under {stored_by}"
 
 

@@ -224,7 +224,7 @@ class Simulation:
             is_shared=self._roles is not None,
             losers=self._run.storage.cluster.losers if isinstance(self._run.storage, SharedStorage) else (),
         )
-        for fault in faults_of_custody(self._run.storage, self._world.performed.given):
+        for fault in faults_of_custody(self._run.storage, self._world.performed.given, self._recorder.forged):
             self.trace.report_fault(fault)
         for check in CHECKS:
             for fault in check(ending):

@@ -198,6 +198,8 @@ class CallRecorder:
     """The ids of requests that users chose themselves."""
     asked: list[Asked] = field(default_factory=list)
     """The requests that were made by a method of a handle."""
+    forged: list[Answer] = field(default_factory=list)
+    """The answers that users handed in. A performer may have given an equal one at the same moment."""
     is_deleted: Callable[[], bool] = lambda: False
     """Whether the conversation was deleted."""
 
@@ -422,6 +424,7 @@ async def repeat(user: SimulatedUser, handle: Handle) -> None:
 async def forge(user: SimulatedUser, handle: Handle) -> None:
     """Hand in an answer that no performer gave, as a performer's or as a request."""
     forged = _forged(user)
+    user.recorder.forged.append(forged)
     if user.chance.probably(0.3):
         await user.dispatch(handle, forged)
         return
