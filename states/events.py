@@ -114,8 +114,9 @@ class RecentText(Value):
 
 
 class MemoryRecalled(Answer):
-    """What was found for a turn: a block of older conversations and a block of documents, both for the system message,
-    and the dialogue of the last minutes. `left_out` says what could not be looked up, in sentences for people."""
+    """What was found for a turn: a block of older conversations and a block of documents, both for the end of its
+    requests, and the dialogue of the last minutes. `left_out` says what could not be looked up, in sentences for
+    people."""
 
     TEXTS: ClassVar = ("block", "documents")
 

@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema
 
 from .values.files import MAX_FILES
 from .values.output import GivenOutput, OutputSchema
-from .values.value import Seconds, Text, Value
+from .values.value import Block, Seconds, Text, Value
 
 
 class Rules(Value):
@@ -69,6 +69,9 @@ class ModelSettings(Rules):
         "stop",
         "logprobs",
         "top_logprobs",
+        "strict",
+        "cache",
+        "server_tools",
     )
 
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -102,6 +105,19 @@ class ModelSettings(Rules):
 
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     """How many other tokens are told for each token, with their probabilities."""
+
+    strict: bool | None = None
+    """Whether the provider holds calls to the schemas of their tools. That is asked for each tool whose schema can be
+    held to: its objects are closed, and all their fields are required."""
+
+    cache: Literal["auto", "off"] | None = None
+    """With "auto", providers that want to be told are told up to where requests stay the same, so that they keep that
+    beginning: Anthropic by breakpoints, which cost a little more than other input, OpenAI by a key for the
+    conversation."""
+
+    server_tools: tuple[Literal["web_search", "web_fetch", "code_execution"] | Block, ...] | None = None
+    """Tools that run at the provider, by name, or as the provider defines them, as JSON objects. What they find is part
+    of the response; see docs/models.md for who has which."""
 
     def over(self, other: ModelSettings) -> ModelSettings:
         """Return these settings, with those of `other` for what they leave open. `Pure.`"""
@@ -598,6 +614,7 @@ class Policy(Rules):
         "sub_agents",
         "relay_deadline",
         "settings",
+        "keep_thinking",
         "output_retries",
         "output_reply",
         "files",
@@ -615,6 +632,11 @@ class Policy(Rules):
 
     settings: ModelSettings = DEFAULT_SETTINGS
     """The parameters of model requests, where neither the turn's profile nor the message sets them."""
+
+    keep_thinking: Literal["turn", "conversation"] | Annotated[int, Field(ge=1)] = "turn"
+    """For how long the thinking of a model, and what its provider has sealed, goes back to the same family of models:
+    in its own turn, in so many turns, that one included, or as long as the conversation goes on. What belongs to calls
+    goes back with them in any case."""
 
     speech: SpeechRules = SpeechRules()
     """What happens to speech that tools bring."""

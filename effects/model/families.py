@@ -9,8 +9,8 @@ What a provider wrote on a message besides what everybody reads is stored and go
 
 - What belongs to calls goes with them in every request: their ids and their fields, such as a thought signature, and
   also the fields and the thinking of their message, because a provider may keep the seals of calls there.
-- Sealed thinking goes back within its turn, and so do the fields and the thinking of a message without calls. A turn
-  that is tried again continues the one before.
+- Sealed thinking goes back within its turn, or for as long as `Policy.keep_thinking` says, and so do the fields and the
+  thinking of a message without calls. A turn that is tried again continues the one before.
 
 What cannot be stored exactly is left out as a whole, since a part of it would be refused.
 """
@@ -49,7 +49,8 @@ class Maker(NamedTuple):
     """A maker of models, told by their names. `is_shared` says whether one of them reads what another one sealed, and
     `takes_own_ids` whether each server of such a model takes the ids of calls that it gave. `needs_user_first` says
     that a user must speak first, and `needs_separator` that the assistant must speak between the result of a tool and
-    the user's next message, at every provider."""
+    the user's next message, at every provider. `needs_breakpoints` says that a provider keeps only
+    beginnings of requests that end at a mark."""
 
     names: re.Pattern[str]
     is_shared: bool = True
@@ -57,6 +58,7 @@ class Maker(NamedTuple):
     takes_own_ids: bool = True
     needs_user_first: bool = False
     needs_separator: bool = False
+    needs_breakpoints: bool = False
 
 
 def _maker(names: str, **more: Any) -> Maker:
@@ -73,7 +75,13 @@ MAKERS: tuple[Maker, ...] = (
     ),
     # Anthropic, "Extended thinking": a final assistant message must start with a thinking block while thinking is
     # enabled. A signature belongs to the model that made it.
-    _maker(r"claude|anthropic", is_shared=False, need=Need.THINKING_OFF, needs_user_first=True),
+    _maker(
+        r"claude|anthropic",
+        is_shared=False,
+        need=Need.THINKING_OFF,
+        needs_user_first=True,
+        needs_breakpoints=True,
+    ),
     # Google, "Thought signatures": the first call of each step must be signed, by Gemini 3 and later.
     _maker(r"gemini-(?:[3-9]|\d\d)", need=Need.SIGNATURE, needs_user_first=True),
     _maker(r"gemini", needs_user_first=True),
@@ -244,28 +252,25 @@ def own_id(message: Message, call: ToolCall) -> str:
     return call.provider_id or str(message.provider.calls.get(call.call_id, {}).get("id", ""))
 
 
-def is_sent_in_its_turn_only(message: Message) -> bool:
-    """Whether some of what goes back to the family of this message does so within its turn only. `Pure.`"""
+def is_sent_for_a_while(message: Message) -> bool:
+    """Whether some of what goes back to the family of this message does so for some turns only. `Pure.`"""
     return bool(message.opaque) or (message.provider is not None and not message.tool_calls)
 
 
-def add_provider_fields(sent: WireMessage, message: Message, turn: int, first_turn: int) -> None:
-    """Add to a message of the assistant, as it is sent, what goes back to its family. `turn` is the one under way, and
-    `first_turn` the one that it tries again, or the same.
-
-    Of a message of an older log, which does not say what goes back, that is the sealed thinking of the turn itself.
-    """
+def add_provider_fields(sent: WireMessage, message: Message, kept_since: int) -> None:
+    """Add to a message of the assistant, as it is sent, what goes back to its family. `kept_since` is the first turn
+    whose thinking goes back."""
     provider = message.provider
-    is_under_way = (turn if provider is None else first_turn) <= message.turn <= turn
-    if is_under_way and message.opaque:
+    is_kept = message.turn >= kept_since
+    if is_kept and message.opaque:
         sent["thinking_blocks"] = list(message.opaque)
-    is_told = is_under_way and (message.opaque or provider is not None)
+    is_told = is_kept and (message.opaque or provider is not None)
     if message.thinking and (is_told or (provider is not None and message.tool_calls and not message.opaque)):
         _add_thinking(sent, (provider.thinking if provider else "") or THINKING, message.thinking)
-    if provider is not None and (is_under_way or message.tool_calls):
+    if provider is not None and (is_kept or message.tool_calls):
         _add_fields(sent, message, provider)
     if provider is not None and CONTENT in provider.message:
-        _add_blocks(sent, message, provider.message[CONTENT], is_under_way=is_under_way)
+        _add_blocks(sent, message, provider.message[CONTENT], is_kept=is_kept)
 
 
 def _add_thinking(sent: WireMessage, name: str, thinking: str) -> None:
@@ -277,12 +282,12 @@ def _add_thinking(sent: WireMessage, name: str, thinking: str) -> None:
         sent[CONTENT] = f"{before}{thinking}{behind}{sent.get(CONTENT) or ''}"
 
 
-def _add_blocks(sent: WireMessage, message: Message, blocks: Any, *, is_under_way: bool) -> None:
+def _add_blocks(sent: WireMessage, message: Message, blocks: Any, *, is_kept: bool) -> None:
     """Put the blocks of the provider in the place of the text, if they say the same. Sealed thinking among them goes
-    back within its turn only."""
+    back only as long as it is kept."""
     told = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     if told == message.text:
-        sent[CONTENT] = [one for one in blocks if is_under_way or one.get("type") not in _SEALED]
+        sent[CONTENT] = [one for one in blocks if is_kept or one.get("type") not in _SEALED]
 
 
 def _add_fields(sent: WireMessage, message: Message, provider: ProviderFields) -> None:

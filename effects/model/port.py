@@ -58,7 +58,8 @@ class ModelRequest:
     have; None stands for a text. Later requests share the dicts, so change copies only. `purpose` and `conversation_id`
     are not sent to the provider; the id is empty if the application calls a `Rewording` without one. `settings` are
     parameters such as the temperature, from the message, the profile and the policy of the turn, apart from the
-    `tool_choice`; those that are None are not sent.
+    `tool_choice`; those that are None are not sent. The first `stable` messages are those of later requests of the
+    conversation, too, until it is condensed.
     """
 
     model: str
@@ -68,6 +69,7 @@ class ModelRequest:
     purpose: Purpose = "converse"
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
+    stable: int = 0
     output: RequestedOutput | None = None
 
     @cached_property

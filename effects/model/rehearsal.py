@@ -25,7 +25,7 @@ from ...states.values.messages import Usage, read_agent_text
 from ...states.values.value import encodable
 from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
 from .request import CONTEXT_TITLE, SUMMARY_TITLE
-from .system_message import MEMORY_TITLE
+from .system_message import DOCUMENTS_TITLE, MEMORY_TITLE
 
 REHEARSAL = "rehearsal"  # the name under which an engine, a policy and the log know the model
 DELAY = 0.015  # seconds before each word, so that a reader can watch the answer come in
@@ -131,6 +131,7 @@ _CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
 _NOTE = re.compile(r"\s*\(\d+ [a-z ]+: see below\.\)\Z")
 _CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
 _RECALLED = re.compile(rf"{MEMORY_TITLE}.*?^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.M | re.S)
+_FOUND = re.compile(rf"(?:\n\n|\A)(?:{MEMORY_TITLE}|{DOCUMENTS_TITLE})\n.*\Z", re.S)
 _MAIL = r"<message_for_user [^<>]*>[^<>]*</message_for_user>"
 _OVERDUE = re.compile(rf"(?:\n\n|\A){re.escape(_TEXTS.overdue)}((?:\n\n{_MAIL})+)(?=\n\n|\Z)")
 
@@ -140,7 +141,8 @@ class _Dialogue:
     """What the rules look at: the message to answer, and the `results` since then as pairs of tool name and text.
 
     `audience` is None if the user `said` it; a message of another agent is for the "user", or for the "agent" alone.
-    `overdue` are messages for the user that an earlier turn left.
+    `overdue` are messages for the user that an earlier turn left, and `recalled` is what the user said in an older
+    conversation.
     """
 
     said: str
@@ -150,6 +152,7 @@ class _Dialogue:
     system: str
     is_new: bool
     overdue: tuple[str, ...]
+    recalled: str
 
 
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> _Dialogue:
@@ -158,7 +161,8 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
     mail = read_agent_text(said)
     names = {call["id"]: call["function"]["name"] for one in messages for call in one.get("tool_calls") or ()}
     results = [(names[one["tool_call_id"]], one["content"]) for one in messages[asked + 1 :] if one["role"] == "tool"]
-    late = "".join(_OVERDUE.findall("\n\n".join(_texts_in(messages[-1])))) if messages else ""
+    newest = "\n\n".join(_texts_in(messages[-1])) if messages else ""
+    late, recalled = "".join(_OVERDUE.findall(newest)), _RECALLED.search(newest)
     return _Dialogue(
         said=(said if mail is None else mail.text).removeprefix(_CONDENSED_MESSAGE).lstrip(),
         audience=None if mail is None or mail.origin == ORIGIN_OF_WAKE_UPS else mail.audience,
@@ -167,6 +171,7 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
         system=str(next((one["content"] for one in messages if one["role"] == "system"), "")),
         is_new=not said.startswith(_CONDENSED_MESSAGE) and all(one["role"] != "assistant" for one in messages),
         overdue=tuple(one.text for one in map(read_agent_text, re.findall(_MAIL, late)) if one is not None),
+        recalled="" if recalled is None else " ".join(recalled[1].split()),
     )
 
 
@@ -212,7 +217,7 @@ def _text_of(message: dict[str, Any]) -> str:
     texts, is_own = [], True
     for text, is_text in _parts_in(message):
         is_own = not text.startswith(RESULT_FILES) if is_text else is_own
-        texts.append(_OVERDUE.sub("", _CONTEXT_NOTE.sub("", text)) if is_own else "")
+        texts.append(_OVERDUE.sub("", _FOUND.sub("", _CONTEXT_NOTE.sub("", text))) if is_own else "")
     return " ".join(filter(None, texts))
 
 
@@ -237,8 +242,8 @@ def _use_tools(dialogue: _Dialogue) -> ModelAnswer:
     mentioned = _mentioned(dialogue)
     if calls := [call(name, **arguments) for _, name, arguments, missing in mentioned if not missing][:MAX_CALLS]:
         return says(f"Let me use {' and '.join(_readable(one.name) for one in calls)}.", *calls)
-    if dialogue.said.rstrip().endswith("?") and (recalled := _RECALLED.search(dialogue.system)):
-        return says(f"You said earlier: “{' '.join(recalled[1].split())}”")
+    if dialogue.said.rstrip().endswith("?") and dialogue.recalled:
+        return says(f"You said earlier: “{dialogue.recalled}”")
     for _, name, _, missing in mentioned:
         needs = " and ".join(missing)
         return says(f"To use {_readable(name)} I also need to know: {needs}. Say it all in one message, please.")

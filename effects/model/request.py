@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
@@ -34,8 +35,10 @@ from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
 from ...states.values.value import UNEXPLAINED, FailureKind
 from ..context import EffectContext, History
+from ..schemas.subschemas import subschemas
 from ..schemas.wire import wire_tools
 from ..text import DAYS, MONTHS
+from .outputs import strict_schema
 from .port import ModelRequest, RequestedOutput
 from .system_message import (
     CLAIM_PLACEHOLDER,
@@ -47,6 +50,7 @@ from .system_message import (
     Wording,
     list_tools,
     text_shown,
+    write_recalled,
     write_system_message,
 )
 from .written_messages import WrittenMessages, arrange_behind, canonical_json, parts_of
@@ -82,6 +86,11 @@ class OfferedTools:
         self.listed = list_tools(self.definitions)
         self._names = frozenset(each["function"]["name"] for each in self.definitions)
 
+    @cached_property
+    def strict(self) -> OfferedTools:
+        """The same tools, of which those are marked as strict to whose schemas calls can be held. `Pure.`"""
+        return OfferedTools(tuple(map(_as_strict, self.definitions)))
+
     def has(self, choice: str) -> bool:
         """Whether the model can be forced to this choice: any tool if one is "required", or the tool of this name."""
         return bool(self._names) if choice == "required" else legal_name(choice) in self._names
@@ -93,6 +102,21 @@ class OfferedTools:
         extended.definitions = (*self.definitions, _escaped(definition))
         extended.canonical = canonical_json(extended.definitions)
         return extended
+
+
+def _as_strict(definition: WireMessage) -> WireMessage:
+    """The definition with its schema as strict ones are, if that says the same."""
+    function = definition["function"]
+    schema = function.get("parameters")
+    strict = strict_schema(schema) if isinstance(schema, dict) and _is_all_required(schema) else None
+    return (
+        definition if strict is None else {**definition, "function": {**function, "parameters": strict, "strict": True}}
+    )
+
+
+def _is_all_required(schema: WireMessage) -> bool:
+    """Whether every field of every object must be written."""
+    return all({*one.get("properties", ())} <= {*one.get("required", ())} for one in subschemas(schema))
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:
@@ -169,13 +193,12 @@ def assemble_context(
     and the user's messages of this turn, and nothing else; the caller sends it without tools. `form` are instructions
     about the form of the answer, which stand behind everything that was said. `Pure.`"""
     found = transcript.found(effect.memory)
-    source = SystemSource(
-        context, effect.profile, effect.plain, found, tools, listed_tools, holds_mail=transcript.holds_mail
-    )
+    source = SystemSource(context, effect.profile, effect.plain, tools, listed_tools, holds_mail=transcript.holds_mail)
+    recalled = "" if found is None or effect.plain else write_recalled(found)
     return AssembledContext(
         system=write_system_message(source),
         history=_history(effect, context, transcript, turn, found),
-        closing=tuple(_closing(effect, context, transcript, tools, form)),
+        closing=tuple(_closing(effect, context, transcript, tools, recalled, form)),
         # Where no message needs other words, none is looked at.
         wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered, effect.model),
     )
@@ -218,8 +241,17 @@ def _history(
 
 
 def _closing(
-    effect: RequestLlm, context: Context, transcript: Transcript, tools: ExplainedTools, form: str
+    effect: RequestLlm,
+    context: Context,
+    transcript: Transcript,
+    tools: ExplainedTools,
+    recalled: str,
+    form: str,
 ) -> Iterator[Message]:
+    """What only this request holds. It stands behind everything that later requests hold as well, since providers keep
+    the beginning of a request: what was found for the turn, too, although all requests of the turn have it."""
+    if recalled:
+        yield Message(role="user", text=recalled)
     if form:
         yield Message(role="user", text=escape_tags(form))
     yield from _nudge(effect, context, transcript, tools)
@@ -327,20 +359,22 @@ class CachedPrompt:
         wording: Wording | None = None,
         family: str = "",
         first_turn: int | None = None,
+        keep_thinking: str | int = "turn",
         output: RequestedOutput | None = None,
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, with these settings, and its
         `request_digest`.
 
         A `tool_choice` of the settings holds where the effect leaves the choice to the model. The `closing` messages
-        stand behind the others, in this request only. `wording` words the messages for the
-        model; None leaves them as they are. `family` is that of the model, by default that of its name. `first_turn` is
-        the turn that this one tries again, by default none. `output` is the form of the answer.
+        stand behind the others, in this request only. `wording` words the messages for the model; None leaves them as
+        they are. `family` is that of the model, by default that of its name. `first_turn` is the turn that this one
+        tries again, by default none, and `keep_thinking` that of the policy. `output` is the form of the answer.
         """
         self._prepare((effect.model, family, wording), write_system(system))
         history = messages if isinstance(messages, list) else list(messages)
         first_turn = turn if first_turn is None else first_turn
-        written, called, digest = self._written.request(history, turn, first_turn, closing)
+        kept_since = _kept_since(keep_thinking, first_turn)
+        written, called, digest, stable = self._written.request(history, first_turn, kept_since, closing)
         chosen = settings.tool_choice
         if chosen is not None:
             settings = settings.replace(tool_choice=None)
@@ -352,6 +386,7 @@ class CachedPrompt:
             conversation_id=self.conversation_id,
             settings=settings,
             output=output,
+            stable=stable,
         )
         return request, digest.finish(request, tools.canonical)
 
@@ -363,6 +398,13 @@ class CachedPrompt:
         elif system != self._system:
             self._written.replace_system(system)
         self._written_for, self._system = written_for, system
+
+
+def _kept_since(keep_thinking: str | int, first_turn: int) -> int:
+    """The first turn whose thinking goes back in a request of this turn."""
+    if isinstance(keep_thinking, int):
+        return max(first_turn - keep_thinking + 1, 0)
+    return first_turn if keep_thinking == "turn" else 0
 
 
 def _choice(effect: RequestLlm, chosen: str | None, output: RequestedOutput | None) -> str:

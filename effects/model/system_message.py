@@ -1,8 +1,8 @@
 """Writes the system message of a request, and words the messages of a transcript for a model.
 
-The parts of the system message stand in a fixed order, from what never changes to what changes with each turn, and
-last the tools, so that they stand nearest to the dialogue. Every text in it is a text of the policy, words of the
-application, or was found for the turn.
+The parts of the system message stand in a fixed order, from what never changes to what changes with the profile, and
+last the tools, so that they stand nearest to the dialogue. Every text in it is a text of the policy or words of the
+application. What was found for a turn stands behind the dialogue.
 
 Definitions of tools are sent beside the messages. The list in the system message tells a model at a glance what it can
 do: one line for each tool. Descriptions may come from a server that nobody has checked, so each stays on its line and
@@ -79,7 +79,7 @@ TOOLS_TITLE = "Tools:"
 class SystemSource(NamedTuple):
     """What the system message of a request is written from.
 
-    `profile` and `plain` are those of the request, and `recalled` is what was found for the turn, if anything was.
+    `profile` and `plain` are those of the request.
     `tools` are the tools to explain, and `listed_tools` is the list of the tools that are offered, written by
     `list_tools`. `holds_mail` says that the conversation holds a message of another agent.
     """
@@ -87,7 +87,6 @@ class SystemSource(NamedTuple):
     context: Context
     profile: str = ""
     plain: bool = False
-    recalled: MemoryRecalled | None = None
     tools: ExplainedTools = NO_EXPLAINED_TOOLS
     listed_tools: str = ""
     holds_mail: bool = False
@@ -100,16 +99,21 @@ def write_system_message(source: SystemSource) -> str:
     general ones and those of the profile. Only the general instructions and the texts of the policy stand there as they
     are; in everything else the tags of agents' messages are escaped. `Pure.`
     """
-    policy, found = source.context.policy, source.recalled
+    policy = source.context.policy
     profiles = [profile for profile in policy.profiles if profile.name == source.profile]
     parts = [source.context.system, *(escape_tags(profile.prompt) for profile in profiles)]
     if not source.plain:
         parts += _explanations(source, profiles)
-        if found is not None:
-            parts += (_titled(MEMORY_TITLE, found.block), _titled(DOCUMENTS_TITLE, found.documents))
         if policy.describe_tools:
             parts += _tools(policy.texts, source.listed_tools)
     return "\n\n".join(part for part in parts if part.strip())
+
+
+def write_recalled(found: MemoryRecalled) -> str:
+    """What was found for the turn, each part under its title; empty if nothing was. It stands at the end of a request
+    and not in the system message, which stays the same from turn to turn. `Pure.`"""
+    parts = (_titled(MEMORY_TITLE, found.block), _titled(DOCUMENTS_TITLE, found.documents))
+    return "\n\n".join(filter(None, parts))
 
 
 def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str]:

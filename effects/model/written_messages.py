@@ -29,7 +29,7 @@ from .families import (
     add_provider_fields,
     family_named,
     is_of_family,
-    is_sent_in_its_turn_only,
+    is_sent_for_a_while,
     maker_of,
     needs_separator,
     needs_user_first,
@@ -76,8 +76,8 @@ class WrittenMessages:
         self._needs_separator, self._needs_user_first = needs_separator(model), needs_user_first(model)
         self._read = read
         self._system = len(system)
-        self._turn = self._first_turn = 0
-        """The turn under way, and the one that it tries again, or the same."""
+        self._first_turn = self._kept_since = 0
+        """The turn under way, or the one that it tries again, and the first one whose thinking goes back."""
         self._messages: list[Message] = []
         self._sent: list[WireMessage] = [*system]
         self._called: dict[str, None] = {}
@@ -87,7 +87,7 @@ class WrittenMessages:
         """How many of the messages that are sent the digest covers. The last one is left out while it may change."""
         self._places: list[_Place] = []
         self._sealed: int | None = None
-        """The place in the history before the first message that was written with what is sent within its turn only."""
+        """The place in the history before the first message that was written with what is sent for some turns only."""
 
     def replace_system(self, system: Sequence[WireMessage]) -> None:
         """Put another system message in front of the messages, which stay as they are. Their digest is computed anew.
@@ -97,25 +97,26 @@ class WrittenMessages:
         self._places = [one._replace(digest=self._digest.copy(), digested=0) for one in self._places]
 
     def request(
-        self, messages: list[Message], turn: int, first_turn: int, closing: Sequence[Message]
-    ) -> tuple[tuple[WireMessage, ...], tuple[str, ...], RequestDigest]:
-        """Return the messages of the request with this history, the names of the tools that they call, each once, and
-        their digest. `turn` is the turn under way, and `first_turn` the one that it tries again, or the same. The
-        `closing` messages stand behind the history, and no other request has them."""
+        self, messages: list[Message], first_turn: int, kept_since: int, closing: Sequence[Message]
+    ) -> tuple[tuple[WireMessage, ...], tuple[str, ...], RequestDigest, int]:
+        """Return the messages of the request with this history, the names of the tools that they call, each once, their
+        digest, and how many of the messages stay the same in later requests. `first_turn` is the turn under way, or the
+        one that it tries again, and `kept_since` the first one whose thinking goes back. The `closing` messages stand
+        behind the history, and no other request has them."""
         self._take_back_changes(messages)
-        self._begin_turn(turn, first_turn)
+        self._begin_turn(first_turn, kept_since)
         while self._places and _answers_earlier_calls(messages[len(self._messages) :]):
             self._take_back(self._places[-1])
         self._write_new(messages[len(self._messages) :])
         self._digest_what_stays()
-        place = self._place()
+        place, stable = self._place(), self._digested
         self._write(closing)
         digest = self._digest.copy()
         digest.add(self._sent[self._digested :])
         sent, called = tuple(self._sent), tuple(self._called)
         if closing:
             self._take_back(place)
-        return sent, called, digest
+        return sent, called, digest, stable
 
     # --- the history
 
@@ -130,15 +131,14 @@ class WrittenMessages:
         else:
             self._messages = beginning  # equal messages that were read again from the log are the same ones next time
 
-    def _begin_turn(self, turn: int, first_turn: int) -> None:
-        """Take back what is written otherwise in another turn than in the one that was under way."""
-        if (turn, first_turn) == (self._turn, self._first_turn):
-            return
-        if first_turn < self._first_turn:
+    def _begin_turn(self, first_turn: int, kept_since: int) -> None:
+        """Take back what is written otherwise from now on: thinking that no longer goes back, or that goes back
+        again."""
+        if kept_since < self._kept_since:
             self._take_back_from(0)
-        elif self._sealed is not None:
+        elif kept_since > self._kept_since and self._sealed is not None:
             self._take_back_from(self._sealed)
-        self._turn, self._first_turn = turn, first_turn
+        self._first_turn, self._kept_since = first_turn, kept_since
 
     def _write_new(self, new: list[Message]) -> None:
         """Write these further messages. The turn under way begins at a place of its own, so that it can be written
@@ -164,11 +164,11 @@ class WrittenMessages:
         back of a message whose text is withheld from this model: as it is read, it has nothing of that kind."""
         message = entry.message
         is_own = message.role == "assistant" and is_of_family(message, self._model, self._family)
-        if self._sealed is None and is_own and message.turn >= self._first_turn and is_sent_in_its_turn_only(message):
+        if self._sealed is None and is_own and message.turn >= self._kept_since and is_sent_for_a_while(message):
             self._sealed = len(self._messages)
         for sent in write(entry, self._ids_of(message, is_own)):
             if is_own:
-                add_provider_fields(sent, message, self._turn, self._first_turn)
+                add_provider_fields(sent, message, self._kept_since)
                 is_own = False
             self._append(sent)
         for call in message.tool_calls:

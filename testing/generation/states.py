@@ -307,6 +307,10 @@ SETTINGS = (
     *_all(ModelSettings, tool_choice=("auto", "none", "required", "look", "unknown"), temperature=(None, 0.0)),
     *_all(ModelSettings, stop=((), ("END",), ("\n", "\u2028")), top_logprobs=(None, 0, 20)),
     *_all(ModelSettings, parallel_tool_calls=(True, False), logprobs=(True, False)),
+    *_all(ModelSettings, strict=(True, False), cache=("auto", "off")),
+    *_all(
+        ModelSettings, server_tools=((), ("web_search", "code_execution"), ({"type": "own", "deep": [{"a": None}]},))
+    ),
 )
 """Parameters of model requests, of every kind."""
 
@@ -349,6 +353,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("texts", *_TEXTS),
     _picked("settings", *SETTINGS),
     _picked("output_retries", 0, 1, 2),
+    _picked("keep_thinking", "conversation", 1, 2, 5),
 )
 """Ordinary changes, and extreme ones."""
 

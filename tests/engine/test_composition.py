@@ -64,10 +64,11 @@ class Model(FunctionLlm):
         return [request.purpose for request in self.requests]
 
 
-def system_of(model: FunctionLlm) -> str:
-    """Return the system message of the newest request; empty if it has none."""
-    first = model.requests[-1].messages[0]
-    return str(first["content"]) if first["role"] == "system" else ""
+def recalled_of(model: FunctionLlm) -> str:
+    """Return what was found for the newest request, which stands at its end."""
+    text = str(model.requests[-1].messages[-1]["content"])
+    places = [text.find(title) for title in (MEMORY_TITLE, DOCUMENTS_TITLE) if title in text]
+    return text[min(places) :] if places else ""
 
 
 def dialogue_of(model: FunctionLlm) -> list[tuple[str, str]]:
@@ -111,7 +112,7 @@ class TestRecentDialogue:
     async def test_older_turns_of_the_same_conversation_are_absent(self) -> None:
         """J3: they are reachable only by recall; this turn's own tool messages are always whole."""
         clock = ManualClock()
-        model = Model("Anna", answer=lambda request: call("look") if request.messages[-1]["role"] == "user" else "Yes.")
+        model = Model("Anna", answer=lambda request: "Yes." if "a table" in str(request.messages) else call("look"))
 
         @tool(crash="pure")
         async def look() -> str:
@@ -124,8 +125,8 @@ class TestRecentDialogue:
             await clock.advance(301)
             await conversation.send("Who am I?")
 
-        assert MEMORY_TITLE in system_of(model) and "  I am Anna." in system_of(model)
-        assert [role for role, _ in dialogue_of(model)] == ["user", "assistant", "tool"]
+        assert MEMORY_TITLE in recalled_of(model) and "  I am Anna." in recalled_of(model)
+        assert [role for role, _ in dialogue_of(model)] == ["user", "assistant", "tool", "user"]
 
     async def test_no_text_of_another_owner_is_seen(self) -> None:
         """J3: nor of nobody; a conversation without an owner sees only itself."""
@@ -170,7 +171,7 @@ class TestRecall:
         await talk(engine, "My cat is called Rex.", owner="ben")
         await clock.advance(3_600)
 
-    async def test_what_was_found_stands_in_the_system_message(self) -> None:
+    async def test_what_was_found_stands_at_the_end_of_the_request(self) -> None:
         """J4: under its title, with who said it and when; never what another owner said. It counts as used."""
         clock, model = ManualClock(), Model("cat")
         async with Engine.open("sqlite://", model=model, clock=clock) as engine:
@@ -179,9 +180,9 @@ class TestRecall:
             usage = await conversation.usage()
 
         said_at = f"{clock.now() - timedelta(hours=1):%Y-%m-%d %H:%M} UTC, user:"
-        assert f"{MEMORY_TITLE}\n" in system_of(model)
-        assert f"{said_at}\n  My cat is called Miuku." in system_of(model)
-        assert "Rex" not in system_of(model)
+        assert f"{MEMORY_TITLE}\n" in recalled_of(model)
+        assert f"{said_at}\n  My cat is called Miuku." in recalled_of(model)
+        assert "Rex" not in recalled_of(model)
         assert usage.tokens == 110
         assert model.asked[-2:] == ["enrich", "converse"]
 
@@ -193,7 +194,7 @@ class TestRecall:
             await self.earlier(engine, clock)
             await talk(engine, "What is my pet called?", policy=RECALL)
 
-        assert MEMORY_TITLE not in system_of(model)
+        assert MEMORY_TITLE not in recalled_of(model)
 
     async def test_a_profile_without_recall_is_not_searched_for(self) -> None:
         """J4: not allowed for the profile; no model is asked for words."""
@@ -225,7 +226,7 @@ class TestRecall:
             await talk(engine, "What is my cat called?", policy=RECALL)
 
         offered = [one["function"]["name"] for one in model.requests[-1].tools]
-        assert ("enrich" in model.asked, MEMORY_TITLE in system_of(model)) == (recalls, recalls)
+        assert ("enrich" in model.asked, MEMORY_TITLE in recalled_of(model)) == (recalls, recalls)
         assert ("recall_conversation" in offered) == (recalls and bool(tools))
 
     async def test_the_settings_choose_the_model_and_the_maximum(self) -> None:
@@ -241,7 +242,7 @@ class TestRecall:
             await talk(engine, "Which cats?", policy=RECALL)
 
         assert (tools_model.asked, set(model.asked)) == (["enrich"], {"converse"})
-        assert system_of(model).count(", user:") == 2
+        assert recalled_of(model).count(", user:") == 2
 
     async def test_a_model_that_hangs_is_left_alone_after_the_setting(self) -> None:
         """J4, J19: `llm_tools_timeout_sec`; the turn goes on."""
@@ -389,7 +390,7 @@ class TestDocuments:
             conversation = await engine.create(policy=Policy(documents=True), owner="anna", metadata={"table": 4})
             await conversation.send("When do you open?")
 
-        assert f"{DOCUMENTS_TITLE}\n" in system_of(model) and "  Open from 5 PM." in system_of(model)
+        assert f"{DOCUMENTS_TITLE}\n" in recalled_of(model) and "  Open from 5 PM." in recalled_of(model)
         assert asked == [DocumentQuery("When do you open?", "anna", conversation.id, {"table": 4})]
 
     @pytest.mark.parametrize("documents", [None, lambda query: None, lambda query: 1 / 0])
@@ -400,7 +401,7 @@ class TestDocuments:
             conversation = await talk(engine, "Hello", policy=Policy(documents=True))
 
             assert (await conversation.turns())[-1].reply == "Yes."
-        assert system_of(model) == ""
+        assert recalled_of(model) == ""
 
 
 PETS = {"cat": (1.0, 0.0, 0.0), "Katze": (0.9, 0.1, 0.0), "car": (0.0, 1.0, 0.0)}
@@ -521,8 +522,8 @@ class TestTheReplyFlow:
             await talk(engine, "I am home.", policy=presets.reply_flow())
             await talk(engine, "What is my cat called?", policy=presets.reply_flow())
 
-        assert "  Cats purr." in system_of(model)
-        assert "  My cat is called Miuku." in system_of(model)
+        assert "  Cats purr." in recalled_of(model)
+        assert "  My cat is called Miuku." in recalled_of(model)
         assert ("user", "I am home.") in dialogue_of(model)
 
     async def test_both_sides_are_remembered_redacted(self, database: Path) -> None:

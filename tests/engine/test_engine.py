@@ -966,7 +966,7 @@ class TestDeadlines:
         assert left_out(updates) == []
         assert updates[-1].profile == "chef"
         assert [one.purpose for one in model.requests] == ["route", "enrich", "converse"]
-        assert "Sushi on Friday." in request.messages[0]["content"]
+        assert "Sushi on Friday." in request.messages[-1]["content"]
 
     async def test_of_litellm_over_a_socket(self) -> None:
         """The import of litellm is not counted either."""

@@ -560,11 +560,11 @@ async def test_what_a_model_names_is_found() -> None:
         turn = await converse(server)
 
     (enrichment,) = filter(server.is_enrichment, server.bodies)
-    system = server.bodies[-1]["messages"][0]["content"]
+    recalled = server.bodies[-1]["messages"][-1]["content"]
     assert [one["role"] for one in enrichment["messages"]] == ["system", "user"]
     assert "tools" not in enrichment
     assert turn.usage.tokens == 120 + 15
-    assert f"{MEMORY_TITLE}\n" in system and "  My cat is called Miuku." in system
+    assert f"{MEMORY_TITLE}\n" in recalled and "  My cat is called Miuku." in recalled
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import StoreError, Texts
 from turnwise.testing import ManualClock
 
-from ..support.reply_flow import CONTEXT, HISTORY, ReplyFlowServer, dialogue_of, system_of, text_of
+from ..support.reply_flow import CONTEXT, ReplyFlowServer, dialogue_of, recalled_of, system_of, text_of
 from ..support.servers.openai_server import Body, calls, hangs, says, streams
 from ..support.speech.voices import BREAKS, WRITES
 
@@ -76,7 +76,7 @@ class TestTheFlows:
             assert sum(text_of(message).count(CONTEXT) for message in body["messages"]) == 1
             assert system_of(body).startswith("You are a guide.")
             assert "Tools:\n- webSearch: Search the web." in system_of(body)
-            assert HISTORY not in system_of(body)
+            assert not recalled_of(body)
         assert dialogue_of(server.conversing[1])[-1] == ("tool", "Found for London weather today")
 
     async def test_planning_with_an_alternative(self, database: Path) -> None:
@@ -140,7 +140,7 @@ class TestMemory:
 
         asked = server.conversing[2]
         assert turn.reply == "She lives in Turku."
-        assert HISTORY in system_of(asked) and "My sister lives in Turku." in system_of(asked)
+        assert "My sister lives in Turku." in recalled_of(asked)
         assert "Oulu" not in str(asked)
         assert dialogue_of(asked) == [("user", "Where does my sister live?")]
 

@@ -111,6 +111,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "sub_agents": SubAgentRules(depth=2),
             "relay_deadline": 60.0,
             "settings": ModelSettings(seed=1),
+            "keep_thinking": 3,
             "output_retries": 0,
             "output_reply": OutputField(field="summary"),
             "files": FileRules(number=0),
@@ -120,7 +121,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
         ModelSettings(),
         {
             **{"tool_choice": "required", "parallel_tool_calls": False, "stop": ("END",)},
-            **{"logprobs": True, "top_logprobs": 3},
+            **{"logprobs": True, "top_logprobs": 3, "strict": True, "cache": "auto", "server_tools": ("web_search",)},
         },
     ),
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1), "output": OUTPUT}),

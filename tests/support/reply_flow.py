@@ -48,11 +48,18 @@ def system_of(body: Body) -> str:
 
 
 def dialogue_of(body: Body) -> list[tuple[str, str]]:
-    """Return the roles and texts behind the system message, without the note on the time and the place."""
+    """Return the roles and texts behind the system message, without the note on the time and the place, and without
+    what was recalled."""
     said = [(message["role"], without_context(text_of(message))) for message in body["messages"][1:]]
     return [(role, text) for role, text in said if text or role != "user"]
 
 
+def recalled_of(body: Body) -> str:
+    """Return what was recalled for a request, which stands at its end."""
+    return text_of(body["messages"][-1]).partition(HISTORY)[2]
+
+
 def without_context(text: str) -> str:
-    """Return the text of a user without the note in front of it."""
-    return text.partition("\n\n")[2] if text.startswith(CONTEXT) else text
+    """Return the text of a user without the note in front of it and what was recalled behind it."""
+    said = text.partition("\n\n")[2] if text.startswith(CONTEXT) else text
+    return said.partition(HISTORY)[0].rstrip()

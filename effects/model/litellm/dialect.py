@@ -344,11 +344,11 @@ def _without_thinking(arguments: Arguments) -> Arguments:
 
 
 def _begins_with_thinking(messages: Sequence[Message]) -> bool:
-    """Whether the round under way, which is what stands behind the user's last message, begins with sealed thinking, or
-    has not begun."""
+    """Whether the round under way begins with sealed thinking, or has not begun. It is what stands behind the user's
+    last message; one directly behind results belongs to the round."""
     first: Message | None = None
-    for message in reversed(messages):
-        if message["role"] == "user":
+    for before, message in zip([{"role": "user"}, *messages][-2::-1], reversed(messages), strict=True):
+        if message["role"] == "user" and before["role"] != "tool":
             break
         if message["role"] == "assistant":
             first = message
@@ -473,13 +473,14 @@ def _with_plain_schema(function: dict[str, Any]) -> dict[str, Any]:
 
 def _name_in(text: str, arguments: Arguments) -> str | None:
     """The tool that a refusal means, by its name or by its place."""
-    names = [tool["function"]["name"] for tool in arguments.get("tools") or ()]
+    names = [str(tool.get("function", tool).get("name", "")) for tool in arguments.get("tools") or ()]
     for pattern in _PLACES:
         if (found := pattern.search(text)) and int(found[1]) < len(names):
             return str(names[int(found[1])])
     if not names or not _OF_SCHEMAS.search(text):
         return None
-    return next((name for name in sorted(names, key=len, reverse=True) if _is_named(name.lower(), text)), None)
+    by_length = sorted([name for name in names if name], key=len, reverse=True)
+    return next((name for name in by_length if _is_named(name.lower(), text)), None)
 
 
 def _is_named(name: str, text: str) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -24,12 +24,23 @@ from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.output import OutputWay
 from ....states.values.value import FailureKind
 from ..families import Need, family_named, maker_of
-from ..port import SENTENCES, LlmFailure, ModelAnswer, ModelRequest, RequestedOutput, Token, make_failure
+from ..port import (
+    SENTENCES,
+    LlmFailure,
+    ModelAnswer,
+    ModelRequest,
+    RequestedOutput,
+    Token,
+    logger,
+    make_failure,
+)
+from .caching import KEY, LONGEST_KEY, wants_breakpoints, with_breakpoints
 from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
 from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
 from .errors import failure_of, failure_of_refusal, kind_of_ending
 from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
+from .server_tools import BOTH, SEARCH, needs_both, server_tools
 from .stream import AnswerReader, translated
 from .stream_assembler import BrokenAnswer, StreamAssembler
 from .traits import Arguments, copy_json
@@ -100,6 +111,7 @@ class LiteLlm:
         """The name under which litellm lists the model, whatever protocol it is asked over."""
         self._costs = Costs(self._listed, options)
         self._senses = Senses(self._listed, takes)
+        self._missing_tools = set[str]()
         self._litellm: Any = None
         self._can_be_asked = False
         self._largest: int | None = None
@@ -276,20 +288,52 @@ class LiteLlm:
             **_FIXED,
             **_parameters(request),
         }
-        if RESPONSES in self.model:
+        is_response = RESPONSES in self.model
+        if is_response:
             arguments["include"] = [*_INCLUDED, *(_PROBABILITIES if "logprobs" in arguments else ())]
         if request.output is not None and request.output.way == "native":
             arguments["response_format"] = _response_format(request.output)
+        if request.settings.cache == "auto":
+            arguments |= self._cached(request)
+        if request.settings.server_tools:
+            arguments |= self._with_server_tools(request, arguments.get("tools", request.tools), is_response)
         if request.tools:
-            arguments["tools"] = request.tools
+            arguments.setdefault("tools", request.tools)
             if request.tool_choice != "auto" and self._takes_tool_choice():
                 arguments["tool_choice"] = _tool_choice(request.tool_choice)
         return arguments
 
+    def _cached(self, request: ModelRequest) -> Arguments:
+        """What tells the provider up to where this request is the same as later ones."""
+        if wants_breakpoints(self.model):
+            messages, tools = with_breakpoints(request, self.model.partition("/")[0])
+            return {"messages": messages, "tools": tools} if tools else {"messages": messages}
+        key = request.conversation_id
+        return {KEY: key} if 0 < len(key) <= LONGEST_KEY and self._takes(KEY, otherwise=False) else {}
+
+    def _with_server_tools(self, request: ModelRequest, tools: Sequence[Any], is_response: bool) -> Arguments:
+        """What asks for the tools of the provider. Those that it does not have are told in a warning, once."""
+        wanted = request.settings.server_tools or ()
+        asked, unknown = server_tools(wanted, self.model, is_response=is_response)
+        arguments: Arguments = {"tools": [*tools, *asked]} if asked else {}
+        if asked and tools and needs_both(self.model):
+            arguments[BOTH] = True
+        for name in unknown:
+            if name == "web_search" and self._takes(SEARCH, otherwise=False):
+                arguments[SEARCH] = {}
+            elif name not in self._missing_tools:
+                self._missing_tools.add(name)
+                logger.warning("The model %s has no tool %s of its provider, so it is asked without.", self.name, name)
+        return arguments
+
     def _takes_tool_choice(self) -> bool:
+        return self._takes("tool_choice", otherwise=True)
+
+    def _takes(self, parameter: str, *, otherwise: bool) -> bool:
+        """Whether litellm sends this parameter to the provider; `otherwise` where it does not know."""
         model, provider, *_ = self._litellm.get_llm_provider(model=self._listed)
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
-        return supported is None or "tool_choice" in supported
+        return otherwise if supported is None else parameter in supported
 
     def _answer(self, assembler: StreamAssembler, response: Any, request: ModelRequest) -> ModelAnswer:
         # Where nobody has counted the tokens, litellm estimates how many they are.
@@ -363,7 +407,7 @@ _OF_TOOLS = {"tool_choice", "parallel_tool_calls"}
 
 def _parameters(request: ModelRequest) -> dict[str, Any]:
     """The settings of the request under litellm's names. `Pure.`"""
-    left_out = {"tool_choice"} if request.tools else _OF_TOOLS
+    left_out = {"strict", "cache", "server_tools", *({"tool_choice"} if request.tools else _OF_TOOLS)}
     given = request.settings.model_dump(exclude_none=True, exclude=left_out)
     if "stop" in given:
         given["stop"] = list(given["stop"])

@@ -242,9 +242,11 @@ def each_tool(rewrite: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Cal
 
     def rewritten(arguments: Arguments) -> Arguments:
         tools = arguments.get("tools") or []
-        functions = [(tool, rewrite(tool["function"])) for tool in tools]
+        functions = [(tool, rewrite(tool["function"]) if "function" in tool else tool) for tool in tools]
         kept = [
-            tool if new is tool["function"] else {**tool, "function": new} for tool, new in functions if new is not None
+            tool if new is tool.get("function", tool) else {**tool, "function": new}
+            for tool, new in functions
+            if new is not None
         ]
         if len(kept) == len(tools) and all(new is old for new, old in zip(kept, tools, strict=True)):
             return arguments

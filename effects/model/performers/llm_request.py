@@ -293,6 +293,9 @@ class RequestWriter:
             output = self._output(effect, schema, tools)
             tools = _with_output(tools, output, context.policy)
             form = as_prompted(output, context.policy.texts.output_guidance) if output.way == "prompted" else ""
+        settings = _settings(effect, context, turn, transcript, tools)
+        if settings.strict:
+            tools = tools.strict
         assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed, form)
         return prompt.request(
             effect,
@@ -300,11 +303,12 @@ class RequestWriter:
             assembled.history,
             tools,
             turn,
-            _settings(effect, context, turn, transcript, tools),
+            settings,
             closing=assembled.closing,
             wording=assembled.wording,
             family=self._family_of(effect.model),
             first_turn=transcript.first_try(turn),
+            keep_thinking=context.policy.keep_thinking,
             output=output,
         )
 

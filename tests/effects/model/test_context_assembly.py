@@ -142,8 +142,13 @@ def body_of(request: ModelRequest) -> Body:
     return {"model": request.model, "messages": list(request.messages), **tools}
 
 
+def titled(flow: Flow) -> list[str]:
+    """The messages of the newest request that hold what was recalled."""
+    return [message.text for message in flow.framed().messages if MEMORY_TITLE in message.text]
+
+
 class TestTheSystemMessage:
-    """J5: the general instructions, those of the profile, and what was recalled, in this order."""
+    """J5: the general instructions and those of the profile; what was recalled stands behind the dialogue."""
 
     def begun(self, block: str = "", profile: str = "guide", **rules: Any) -> Flow:
         """A reply flow with a system prompt and two profiles, in its first request."""
@@ -152,13 +157,11 @@ class TestTheSystemMessage:
         return flow
 
     def test_it_has_its_parts_in_order(self) -> None:
-        """J4, J5: the title of the last part is "Relevant conversation history:"."""
+        """J4, J5: what was recalled is the last message, under its title, and no part of the system message."""
         flow = self.begun("You like sushi.")
 
-        assert (
-            flow.framed().system
-            == f"{SYSTEM}\n\nYou guide.\n\n{NOTE}\n\nRelevant conversation history:\nYou like sushi."
-        )
+        assert flow.framed().system == f"{SYSTEM}\n\nYou guide.\n\n{NOTE}"
+        assert flow.framed().messages[-1].text == "Relevant conversation history:\nYou like sushi."
 
     @pytest.mark.parametrize("block", ["", " \n"])
     def test_without_hits_there_is_no_title(self, block: str) -> None:
@@ -172,7 +175,7 @@ class TestTheSystemMessage:
 
         flow.breaks(RecallMemory)
 
-        assert MEMORY_TITLE not in flow.framed().system
+        assert not titled(flow)
 
     def test_an_unknown_profile_adds_nothing(self) -> None:
         """J2: the first profile is used."""
@@ -190,13 +193,12 @@ class TestTheSystemMessage:
         flow = self.begun("You like sushi.")
         flow.model_calls("search")
         flow.tool_ends("search")
-        assert flow.framed().system.count(MEMORY_TITLE) == 1
+        assert titled(flow) == [f"{MEMORY_TITLE}\nYou like sushi."]
         flow.model_says("Sushi, then.")
 
         flow.begins("And now?", block="You had sushi.")
 
-        assert flow.framed().system.count(MEMORY_TITLE) == 1
-        assert "You like sushi." not in flow.framed().system
+        assert titled(flow) == [f"{MEMORY_TITLE}\nYou had sushi."]
         assert not any("You like" in message.text or MEMORY_TITLE in message.text for message in flow.transcript)
 
 
@@ -220,7 +222,7 @@ class TestRecentDialogue:
         turn."""
         flow = self.after_two_turns()
 
-        assert [(message.role, message.text) for message in flow.framed().messages] == [
+        assert [(message.role, message.text) for message in flow.framed().messages[:-1]] == [
             ("user", "Two"),
             ("assistant", "Answer Two"),
             ("user", "Three"),
@@ -233,7 +235,8 @@ class TestRecentDialogue:
         flow.model_calls("search", content="Let me look.")
         flow.tool_ends("search", "20 degrees")
 
-        assert sent(flow) == ["Two", "Answer Two", "Three", "Let me look.", "20 degrees"]
+        assert sent(flow)[:-1] == ["Two", "Answer Two", "Three", "Let me look.", "20 degrees"]
+        assert sent(flow)[-1:] == titled(flow)
         assert violations(body_of(request(flow))) == []
 
     def test_the_next_turn_has_its_own_last_minutes(self) -> None:
@@ -588,7 +591,7 @@ class TestPurity:
 
         first, plain = received
         listed = f"Tools:\n- search: Search.\n\n{TEXTS.tools_guidance}"
-        parts = (SYSTEM, NOTE, TEXTS.tool_protocol, f"{MEMORY_TITLE}\nYou like sushi.", listed)
-        assert first.messages[0]["content"] == "\n\n".join(parts)
+        assert first.messages[0]["content"] == "\n\n".join((SYSTEM, NOTE, TEXTS.tool_protocol, listed))
+        assert first.messages[-1]["content"].endswith(f"\n\n{MEMORY_TITLE}\nYou like sushi.")
         assert [tool["function"]["name"] for tool in first.tools] == ["search"]
         assert (plain.messages[0]["content"], plain.tools) == (SYSTEM, ())

@@ -421,20 +421,22 @@ class TestTheWholeFlow:
         return "There is." if has_result else call("web_search", query="sushi")
 
     async def test_everything_stands_in_order(self) -> None:
-        """J4, J5, J22: instructions, profile, note, protocol, what was recalled, documents, tools."""
+        """J4, J5, J22: instructions, profile, note, protocol, tools; behind the dialogue what was recalled, and
+        documents."""
         (first, second) = await self.requests(["Where is my favourite dish served?"])
         system = first.messages[0]["content"]
 
         texts = Texts()
         parts = ("You are kind.", "You show people the city.", texts.transcription_note, texts.tool_protocol)
-        titles = ("Relevant conversation history:", "Relevant documents:", "Tools:\n- web_search: Search the web.")
-        places = [system.find(f"{part}\n") for part in (*parts, *titles)] + [system.find(texts.tools_guidance)]
+        tools = ("Tools:\n- web_search: Search the web.\n", texts.tools_guidance)
+        places = [system.find(part) for part in (*(f"{part}\n" for part in parts), *tools)]
         assert -1 not in places
         assert places == sorted(places)
-        assert [system.count(title) for title in titles] == [1, 1, 1]
-        assert "My favourite dish is sushi." in system
-        assert "Opening hours: 9 to 5." in system
         assert second.messages[0] == first.messages[0]
+        for last in (one.messages[-1]["content"] for one in (first, second)):
+            titles = ("Relevant conversation history:\n", "Relevant documents:\n")
+            assert [last.count(title) for title in titles] == [1, 1]
+            assert last.index("My favourite dish is sushi.") < last.index("Opening hours: 9 to 5.")
 
     @pytest.mark.slow
     async def test_no_note_piles_up(self) -> None:

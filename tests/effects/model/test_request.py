@@ -424,7 +424,7 @@ class TestThinking:
         assert request.messages[1]["thinking_blocks"] == [SEAL]
         assert request.messages[1]["reasoning_content"] == "Hm"
 
-    @pytest.mark.parametrize("elsewhere", [{"turn": 2}, {"model": "openai/other"}, {"opaque": ()}])
+    @pytest.mark.parametrize("elsewhere", [{"turn": 0}, {"model": "openai/other"}, {"opaque": ()}])
     def test_it_is_dropped_elsewhere(self, elsewhere: dict[str, Any]) -> None:
         """In a later turn, for another model, and without a seal."""
         spoken = {"opaque": (SEAL,), "thinking": "Hm", **elsewhere}
@@ -517,7 +517,7 @@ async def test_keywords_are_the_words_that_say_what_it_is_about(said: str, keywo
 
 NOTE = "Current context:\n• Time: Monday, September 15, 2025 at 17:53 UTC\n• Location: Unknown"
 RECALLED = (
-    "You help.\n\nRelevant conversation history:\nThis is a record of what was said earlier.\n"
+    "Relevant conversation history:\nThis is a record of what was said earlier.\n"
     "2025-09-14 12:00 UTC, assistant:\n  Noted.\n"
     "2025-09-14 11:59 UTC, user:\n  My sister lives\n  in Turku."
 )
@@ -548,13 +548,11 @@ class TestTheReplyFlow:
 
     def test_what_was_recalled_answers_a_question(self) -> None:
         """Nothing else is answered with it."""
-        system = {"role": "system", "content": RECALLED}
-
-        asked = reply_to([system, {"role": "user", "content": "Where does my sister live?"}], ()).content
-        told = reply_to([system, {"role": "user", "content": "My sister moved."}], ()).content
+        asked = reply_to([{"role": "user", "content": f"Where does my sister live?\n\n{RECALLED}"}], ()).content
+        told = reply_to([{"role": "user", "content": f"My sister moved.\n\n{RECALLED}"}], ()).content
 
         assert asked.endswith("You said earlier: “My sister lives in Turku.”")
-        assert "earlier" not in told
+        assert "You said: “My sister moved.”" in told
 
 
 # --- The note with the time and the place: what it says, and where in a request it stands.

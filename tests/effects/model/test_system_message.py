@@ -32,6 +32,7 @@ from turnwise.effects.model.system_message import (
     ExplainedTools,
     SystemSource,
     list_tools,
+    write_recalled,
     write_system_message,
 )
 from turnwise.states import Context, Empty, MemoryRecalled, Policy, Profile, RequestLlm, Texts, presets
@@ -75,11 +76,10 @@ def message(policy: Policy, **given: Any) -> str:
     profile, plain = given.pop("profile", "guide"), "plain" in given
     role = given.pop("role", "foreground")
     context = Context(system=given.pop("system", "You are kind."), policy=policy, role=role)
-    recalled = given.pop("recalled", RECALLED)
     tools = given.pop("tools", ExplainedTools("respond_to_user", "talk"))
     listed = given.pop("listed", list_tools(TOOLS))
     holds_mail = given.pop("holds_mail", False)
-    return write_system_message(SystemSource(context, profile, plain, recalled, tools, listed, holds_mail))
+    return write_system_message(SystemSource(context, profile, plain, tools, listed, holds_mail))
 
 
 def rules(policy: Policy | None = None, **changes: Any) -> Policy:
@@ -105,16 +105,15 @@ def guidance(text: str, tool: str) -> str:
 CASES = {
     "reply_flow": message(rules(presets.reply_flow()), tools=NO_EXPLAINED_TOOLS),
     "reply_flow_with_speaking_tools": message(rules(presets.reply_flow())),
-    "reply_flow_with_nothing_found": message(rules(presets.reply_flow()), recalled=None),
     "reply_flow_plain": message(rules(presets.reply_flow()), plain=True),
     "assistant": message(rules(presets.assistant())),
-    "explicit_response": message(rules(presets.explicit_response()), recalled=None),
-    "talk": message(rules(presets.talk()), recalled=None),
-    "foreground": message(presets.foreground(), recalled=None, tools=NO_EXPLAINED_TOOLS),
-    "background": message(presets.background(), recalled=None, tools=MAILING, role="background"),
-    "sub_agent": message(presets.sub_agent(), recalled=None, tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
-    "transfer": message(Policy(profiles=DESCRIBED), recalled=None, tools=TRANSFER),
-    "spawning": message(Policy(profiles=DESCRIBED), recalled=None, tools=SPAWNING),
+    "explicit_response": message(rules(presets.explicit_response())),
+    "talk": message(rules(presets.talk())),
+    "foreground": message(presets.foreground(), tools=NO_EXPLAINED_TOOLS),
+    "background": message(presets.background(), tools=MAILING, role="background"),
+    "sub_agent": message(presets.sub_agent(), tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
+    "transfer": message(Policy(profiles=DESCRIBED), tools=TRANSFER),
+    "spawning": message(Policy(profiles=DESCRIBED), tools=SPAWNING),
 }
 
 
@@ -125,7 +124,8 @@ def test_it_is_what_the_golden_file_says(name: str) -> None:
 
 
 class TestOrder:
-    """J5: general instructions, profile, transcription note, tool protocol, recalled history, the list of tools."""
+    """J5: general instructions, profile, transcription note, tool protocol, the list of tools. What was recalled stands
+    behind the dialogue, so that this stays the same from turn to turn."""
 
     PARTS = (
         "You are kind.",
@@ -134,8 +134,6 @@ class TestOrder:
         guidance(TEXTS.how_to_respond, "respond_to_user"),
         guidance(TEXTS.how_to_talk, "talk"),
         TEXTS.tool_protocol,
-        f"{MEMORY_TITLE}\n{RECALLED.block}",
-        f"{DOCUMENTS_TITLE}\n{RECALLED.documents}",
         f"{TOOLS_TITLE}\n- web_search: Search the web.\n- calendar_events_1a2b3c4d: List appointments.",
         TEXTS.tools_guidance,
     )
@@ -152,7 +150,6 @@ class TestOrder:
             (rules(presets.reply_flow()), {"system": " \n"}),
             (rules(presets.reply_flow()), {"profile": "nobody"}),
             (rules(presets.reply_flow(), profiles=()), {}),
-            (rules(presets.reply_flow()), {"recalled": found("", " \n")}),
             (rules(presets.reply_flow()), {"listed": ""}),
             (rules(presets.reply_flow(), describe_tools=False), {}),
             (rules(presets.reply_flow(), transcription_note=False), {}),
@@ -172,7 +169,7 @@ class TestOrder:
 
     def test_without_anything_it_is_empty(self) -> None:
         """A request has no empty message."""
-        assert message(Policy(), system="", recalled=None, tools=NO_EXPLAINED_TOOLS) == ""
+        assert message(Policy(), system="", tools=NO_EXPLAINED_TOOLS) == ""
 
     def test_without_tools_nothing_is_said_of_tools(self) -> None:
         """J5: neither the protocol nor the list."""
@@ -185,13 +182,29 @@ class TestOrder:
         assert message(rules(presets.reply_flow()), plain=True) == "You are kind.\n\nYou show people the city."
 
     def test_words_of_the_application_are_used_as_they_are(self) -> None:
-        """Texts are rules: `{tool}` and braces in them and in what was found mean nothing."""
+        """Texts are rules: `{tool}` and braces in them mean nothing."""
         texts = Texts(transcription_note="{0} {tool}", tool_protocol="%s", tools_guidance="{}")
-        written = message(rules(presets.reply_flow(), texts=texts), recalled=found("{tool}", "{0}"))
+        written = message(rules(presets.reply_flow(), texts=texts))
 
-        assert [
-            part for part in ("{0} {tool}", "%s", "\n\n{}", f"{MEMORY_TITLE}\n{{tool}}") if part not in written
-        ] == []
+        assert [part for part in ("{0} {tool}", "%s", "\n\n{}") if part not in written] == []
+
+
+class TestWhatWasRecalled:
+    """J4, J22: what was found for the turn, for the end of its requests."""
+
+    def test_each_part_has_its_title(self) -> None:
+        """J5: the titles of the specification."""
+        assert write_recalled(RECALLED) == (
+            f"Relevant conversation history:\n{RECALLED.block}\n\nRelevant documents:\n{RECALLED.documents}"
+        )
+
+    @pytest.mark.parametrize(
+        ("block", "documents", "expected"),
+        [("", " \n", ""), ("{tool}", "", f"{MEMORY_TITLE}\n{{tool}}"), (" ", "{0}", f"{DOCUMENTS_TITLE}\n{{0}}")],
+    )
+    def test_what_is_missing_has_no_title(self, block: str, documents: str, expected: str) -> None:
+        """And what was found stands there as it is."""
+        assert write_recalled(found(block, documents)) == expected
 
 
 class TestOtherAgents:
@@ -263,7 +276,7 @@ class TestOtherAgents:
         """They are the application's."""
         hostile = (Profile(name="a", description="{tool} {profiles} {0}"), Profile(name="b"))
 
-        assert "\n- a: {tool} {profiles} {0}\n- b\n" in message(Policy(profiles=hostile), tools=TRANSFER)
+        assert "\n- a: {tool} {profiles} {0}\n- b" in message(Policy(profiles=hostile), tools=TRANSFER)
 
     def test_empty_texts_leave_no_gap(self) -> None:
         """An application may leave the words out."""
