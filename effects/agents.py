@@ -73,10 +73,11 @@ class ReachableAgents:
 @dataclass(frozen=True)
 class ChildOutcome:
     """How the turn of a sub-agent ended, as its log has it. `text` is its last text, or why there is none; it may be
-    empty."""
+    empty. With `is_json` it is a typed answer."""
 
     status: EndedStatus
     text: str
+    is_json: bool = False
 
 
 class SubAgent(Protocol):

@@ -159,7 +159,7 @@ class SubAgentPerformer:
             return self._given_up(run, usage)
         await child.close()  # a failed turn can be tried again, but nobody waits for that
         text = outcome.text or (run.context.policy.texts.child_cancelled if outcome.status == "cancelled" else "")
-        return self._answer(run, outcome.status, text, usage)
+        return self._answer(run, outcome.status, text, usage).replace(is_json=outcome.is_json)
 
     def _given_up(self, run: _Run, usage: Usage) -> SubAgentFinished:
         texts = run.context.policy.texts

@@ -387,7 +387,8 @@ class AnswerSubAgent(OutgoingEffect):
 
 
 class NotifyParent(RecordedEffect):
-    """Record in the log of a sub-agent how its turn ended and what it said last, if anything.
+    """Record in the log of a sub-agent how its turn ended and what it said last, if anything, or its typed answer,
+    which `is_json`.
 
     Whoever waits for the sub-agent finds its outcome there, even if both processes died.
     """
@@ -395,6 +396,7 @@ class NotifyParent(RecordedEffect):
     type: Literal["notify_parent"] = "notify_parent"
     status: EndedStatus
     said: Said | None = None
+    is_json: bool = False
 
 
 AnyEffect = Annotated[

@@ -257,7 +257,7 @@ class ToolReconciled(Answer):
 
 
 class SubAgentFinished(Answer):
-    """A sub-agent ended, with its last text and its status."""
+    """A sub-agent ended, with its last text and its status. With `is_json` the text is its typed answer."""
 
     TEXTS: ClassVar = ("outcome",)
 
@@ -265,6 +265,7 @@ class SubAgentFinished(Answer):
     outcome: Text
     status: Literal["completed", "incomplete", "failed", "cancelled"] = "completed"
     usage: Usage = Usage()
+    is_json: bool = False
 
 
 class WorkVerified(Answer):

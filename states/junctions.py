@@ -364,8 +364,9 @@ def settle_children(step: StepBuilder[State], context: Context, unfinished: str)
         return
     statuses = tuple(child.status or "cancelled" for child in children)
     texts = tuple(child.outcome or Made(text=unfinished) for child in children)
+    typed = tuple(place for place, child in enumerate(children) if child.is_json)
     failed = any(status != "completed" for status in statuses)
-    step.settle(children[0].call_id, Outcomes(statuses=statuses, parts=texts), error=failed)
+    step.settle(children[0].call_id, Outcomes(statuses=statuses, parts=texts, typed=typed), error=failed)
     step.round = step.round.replace(children=())
 
 
@@ -494,7 +495,10 @@ def notify_parent(step: StepBuilder[State], ending: TurnEnded) -> None:
     if status in ("completed", "incomplete"):
         said = step.turn.final or step.turn.claim or said
         status = status if isinstance(said, Heard) else "failed"
-    step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=said))
+    if ending.output is not None:
+        step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=ending.output, is_json=True))
+    else:
+        step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=said))
 
 
 def deliver(step: StepBuilder[State], context: Context) -> None:

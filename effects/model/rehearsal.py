@@ -22,7 +22,9 @@ from ...states.events import ORIGIN_OF_WAKE_UPS
 from ...states.openai_writing import RESULT_FILES
 from ...states.policy import Texts
 from ...states.values.messages import Usage, read_agent_text
+from ...states.values.output import OutputWay
 from ...states.values.value import encodable
+from ..schemas.subschemas import resolve, types_of
 from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
 from .request import CONTEXT_TITLE, SUMMARY_TITLE
 from .system_message import DOCUMENTS_TITLE, MEMORY_TITLE
@@ -65,6 +67,10 @@ class RehearsalLlm:
         """Have these answers given in a conversation, in this order, before the rules answer."""
         self._scripts[conversation_id] = [*answers]
 
+    def output_way(self, has_tools: bool) -> OutputWay:
+        """How it is asked for a typed answer: as by a provider that holds an answer to a schema."""
+        return "native"
+
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer the request; call `show` with each word as it comes. Tokens in the usage are counted as words. Raises
         `LlmFailure` where one was written."""
@@ -75,7 +81,7 @@ class RehearsalLlm:
             texts = {one["role"]: one["content"] for one in request.messages if isinstance(one["content"], str)}
             answer = says(purpose(texts.get("system", ""), texts.get("user", "")))
         else:
-            answer = reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())
+            answer = _rehearsed(request)
         if isinstance(answer, LlmFailure):
             raise answer
         thoughts, words = (re.findall(r"\s*\S+", encodable(text)) for text in (answer.thinking, answer.content))
@@ -86,6 +92,20 @@ class RehearsalLlm:
         cost = None if script is None else round(read * PRICES[0] + written * PRICES[1], 6)
         usage = Usage(input_tokens=read, output_tokens=written, reasoning_tokens=len(thoughts), cost=cost)
         return replace(answer, content="".join(words), usage=usage, model=request.model)
+
+
+def _rehearsed(request: ModelRequest) -> ModelAnswer:
+    """The answer by the rules. Where a typed one is wanted and no tool is called before it, it is made up from what was
+    said and from the schema."""
+    output = request.output
+    if output is None:
+        return reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())
+    others = [tool for tool in request.tools if tool["function"]["name"] != output.tool]
+    answer = reply_to(request.messages, () if output.must_answer else others)
+    if answer.tool_calls:
+        return answer
+    value = example_of(dict(output.schema), _read(request.messages, ()).said)
+    return says("", call(output.tool, **value)) if output.tool else says(json.dumps(value, ensure_ascii=False))
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> ModelAnswer:
@@ -377,6 +397,86 @@ def fill_parameters(parameters: dict[str, Any], said: str) -> tuple[dict[str, An
             found[name] = names.pop(0) if names else said
     arguments = {name: value for name, value in found.items() if value is not None}
     return arguments, [name for name in parameters.get("required") or () if name not in arguments]
+
+
+_DEEPEST_EXAMPLE = 6
+"""How deep an example goes into a schema that contains itself."""
+
+_FORMATS = {
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "somebody@example.com",
+    "uri": "https://example.com",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+"""An example of each format of a text."""
+
+
+def example_of(schema: dict[str, Any], said: str) -> dict[str, Any]:
+    """An object that fits this JSON schema of an object, as far as that can be seen from its keywords, with words of
+    what was said where there is room for them. `Pure.`"""
+    found, _ = fill_parameters(schema, said)
+    return {**_example(schema, schema, said, 0), **{name: value for name, value in found.items() if value != said}}
+
+
+def _example(root: dict[str, Any], schema: Any, said: str, depth: int) -> Any:
+    if not isinstance(schema, dict):
+        return None
+    if (meant := resolve(root, schema.get("$ref"))) is not None:
+        return _example(root, meant, said, depth)
+    for keyword in ("const", "default"):
+        if keyword in schema:
+            return schema[keyword]
+    if options := schema.get("enum"):
+        return next((one for one in options if str(one).lower() in said.lower()), options[0])
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if options := schema.get(keyword):
+            simple = [one for one in options if one.get("type") == "null"] if depth >= _DEEPEST_EXAMPLE else []
+            return _example(root, (simple or options)[0], said, depth)
+    kind = next(iter(types_of(schema)), "object" if "properties" in schema else "string")
+    return _EXAMPLES.get(kind, _no_example)(root, schema, said, depth)
+
+
+def _no_example(root: dict[str, Any], schema: dict[str, Any], said: str, depth: int) -> Any:
+    return None
+
+
+def _example_object(root: dict[str, Any], schema: dict[str, Any], said: str, depth: int) -> Any:
+    required = schema.get("required", ())
+    properties = schema.get("properties", {})
+    wanted = [name for name in properties if name in required or depth < _DEEPEST_EXAMPLE]
+    return {name: _example(root, properties[name], said, depth + 1) for name in wanted}
+
+
+def _example_array(root: dict[str, Any], schema: dict[str, Any], said: str, depth: int) -> Any:
+    first = [_example(root, one, said, depth + 1) for one in schema.get("prefixItems", ())]
+    least = schema.get("minItems", 0 if depth >= _DEEPEST_EXAMPLE else 1)
+    return first + [_example(root, schema.get("items", {}), said, depth + 1) for _ in range(least - len(first))]
+
+
+def _example_number(root: dict[str, Any], schema: dict[str, Any], said: str, depth: int) -> Any:
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    steps = (low, None if above is None else above + 1, None if below is None else below - 1, high)
+    number = next((one for one in steps if one is not None and one > 0), 1 if 0 in (above, low) else 0)
+    return int(number) if schema.get("type") == "integer" else number
+
+
+def _example_text(root: dict[str, Any], schema: dict[str, Any], said: str, depth: int) -> Any:
+    text = _FORMATS.get(schema.get("format", ""), said or "text")
+    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength", len(text) + 1_000)]
+
+
+_EXAMPLES: dict[str, Callable[[dict[str, Any], dict[str, Any], str, int], Any]] = {
+    "object": _example_object,
+    "array": _example_array,
+    "integer": _example_number,
+    "number": _example_number,
+    "string": _example_text,
+    "boolean": lambda *_: False,
+}
 
 
 def tasks_in(said: str) -> list[tuple[str, str]]:

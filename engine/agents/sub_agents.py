@@ -145,7 +145,8 @@ class _ChildConversation:
                 failure = entry.ended.failure.sentence
         if found is None:
             return ChildOutcome("cancelled", "")  # it was closed before it began
-        return ChildOutcome(found.status, failure if found.said is None else transcript.words(found.said))
+        text = failure if found.said is None else transcript.words(found.said)
+        return ChildOutcome(found.status, text, found.is_json)
 
     async def usage(self) -> Usage:
         """See `SubAgent`."""

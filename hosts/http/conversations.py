@@ -63,6 +63,9 @@ class NewConversation(ChosenHeader, Body):
     preset: Preset | None = None
     policy: GivenPolicy | None = None
     messages: list[dict[str, Any]] | None = None
+    output: Annotated[
+        dict[str, Any] | None, Field(description="The JSON schema that all answers must have; its title is its name")
+    ] = None
     metadata: _GivenMetadata = Field(default_factory=dict)
 
 
@@ -198,6 +201,7 @@ async def create_conversation(
         model=body.model,
         tools=body.tools,
         messages=body.messages,
+        output=body.output,
         **body.chosen_fields,
     )
     return await ShownConversation.of(conversation, caller)

@@ -29,6 +29,9 @@ class NewMessage(Body):
     message_id: RequestId | None = None
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
+    output: Annotated[
+        dict[str, Any] | None, Field(description="The JSON schema that the answer must have; its title is its name")
+    ] = None
 
 
 class GivenAnswers(Repeatable):
@@ -114,6 +117,7 @@ async def send_message(body: NewMessage, conversation: TheConversation, caller: 
         body.text,
         files=body.files,
         settings=body.settings,
+        output=body.output,
         message_id=message_id,
         when_busy=body.when_busy,
         wait=False,

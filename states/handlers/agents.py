@@ -111,7 +111,8 @@ def _take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFai
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
         step.spend(event.usage)
-    step.round = step.round.finish(event.effect_id, status, step.heard())
+    is_json = isinstance(event, SubAgentFinished) and event.is_json
+    step.round = step.round.finish(event.effect_id, status, step.heard(), is_json=is_json)
 
 
 def keep_outcome(

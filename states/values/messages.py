@@ -148,16 +148,30 @@ class Joined(TaggedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes(TaggedRecord):
-    """The outcomes of sub-agents as JSON, in the order of their tasks: how each ended, and its last text."""
+    """The outcomes of sub-agents as JSON, in the order of their tasks: how each ended, and its last text. `typed` are
+    the places of those whose text is a typed answer."""
 
     type: Literal["outcomes"] = "outcomes"
     statuses: tuple[Text, ...]
     parts: tuple[SaidPart, ...]
+    typed: tuple[int, ...] = ()
 
     def text_of(self, parts: Iterable[str]) -> str:
-        """The JSON that these texts of the parts make, `{"agents": [{"status": …, "result": …}, …]}`. `Pure.`"""
-        agents = [{"status": status, "result": result} for status, result in zip(self.statuses, parts, strict=True)]
+        """The JSON that these texts of the parts make, `{"agents": [{"status": …, "result": …}, …]}`. A typed answer
+        stands in it as JSON, and not as a text. `Pure.`"""
+        pairs = enumerate(zip(self.statuses, parts, strict=True))
+        agents = [
+            {"status": status, "result": _json_or_text(result) if place in self.typed else result}
+            for place, (status, result) in pairs
+        ]
         return json.dumps({"agents": agents}, ensure_ascii=False)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # secrets were taken out of it
+        return text
 
 
 Said = Annotated[Heard | Made | Joined | Outcomes, Field(discriminator="type")]

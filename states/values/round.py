@@ -49,6 +49,8 @@ class Child(Record):
     share: Share | None = None
     due: Instant | None = None
     seconds: float | None = None
+    is_json: bool = False
+    """Whether the outcome is a typed answer."""
 
     def set_right(self, at: datetime) -> Child:
         """This sub-agent as of the moment `at`: it is due no later than agreed, counted from there. `Pure.`"""
@@ -320,11 +322,10 @@ class Round(Record):
         """This round, with the call ended and its sub-agents working; their outcomes become the result of the call."""
         return self.settle(call_id).replace(children=children)
 
-    def finish(self, effect_id: int, status: str, outcome: Heard | Made) -> Round:
+    def finish(self, effect_id: int, status: str, outcome: Heard | Made, *, is_json: bool = False) -> Round:
         """This round, with the outcome of this sub-agent."""
-        children = tuple(
-            one.replace(status=status, outcome=outcome) if one.effect_id == effect_id else one for one in self.children
-        )
+        ended: dict[str, object] = {"status": status, "outcome": outcome, "is_json": is_json}
+        children = tuple(one.replace(**ended) if one.effect_id == effect_id else one for one in self.children)
         return self.replace(children=children)
 
     def _change(self, call_id: str, **changes: object) -> Round:

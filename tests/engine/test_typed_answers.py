@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from turnwise import (
     Engine,
@@ -26,7 +27,7 @@ from turnwise import (
 from turnwise.effects.model.outputs import TOOL
 from turnwise.engine.updates import updates_of_log
 from turnwise.states import LogEntry
-from turnwise.testing import ScriptedLlm, call, calls, reply
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 
 class Ticket(BaseModel):
@@ -354,3 +355,58 @@ async def test_partial_objects_stream(rule: Any) -> None:
 def update_types(entries: Sequence[LogEntry]) -> set[str]:
     """The types of the updates that follow from a log."""
     return {update.type for update in updates_of_log(entries)}
+
+
+async def test_a_rehearsal_answers_in_the_form_that_is_asked_for() -> None:
+    """So an application can be tried without a key. It uses its tools before."""
+
+    async def find_table(party: int) -> str:
+        """Find a table."""
+        return "Taro"
+
+    class Booking(BaseModel):
+        restaurant: str
+        party: int = Field(ge=1)
+        when: Literal["today", "tomorrow"]
+        notes: list[str] = []
+        menu: Complaint | None
+
+    async with Engine.open("sqlite://", tools=[find_table]) as engine:
+        conversation = await engine.create()
+        booked = await conversation.send("A table for 2 tomorrow", output=Booking)
+        calls_made = [one.name for message in await conversation.transcript() for one in message.tool_calls]
+        by_tool = await conversation.send("Hello", output=Output(Complaint, way="tool"))
+        many = await conversation.send("Hello", output=list[Booking])
+
+    assert booked.output.when == "tomorrow"
+    assert calls_made == ["find_table"]
+    assert isinstance(by_tool.output, Complaint)
+    assert isinstance(many.output[0], Booking)
+
+
+async def test_the_results_of_sub_agents_are_typed() -> None:
+    """A task that names a profile whose answers have a form has its result as JSON, and not as a text of JSON."""
+    spawn = call("spawn_agents", tasks=[{"text": "Look at the printer", "profile": "tickets"}, "Say hello"])
+
+    def answer(request: ModelRequest) -> Any:
+        said = str(request.messages)
+        if request.output is not None:
+            return final(**GIVEN)
+        return reply("Hello") if "Say hello" in said and "spawn_agents" not in str(request.tools) else answers.pop(0)
+
+    answers = [spawn, reply("Done.")]
+    model = FunctionLlm(answer)
+    profiles = [Profile(name="plain"), Profile(name="tickets", output=Ticket)]
+
+    async with Engine.open("sqlite://", model=model, profiles=profiles, tools=["spawn_agents"]) as engine:
+        conversation = await engine.create()
+        turn = await conversation.send("Go")
+        (result,) = [message.text for message in await conversation.transcript() if message.role == "tool"]
+        report = await conversation.replay()
+
+    assert turn.reply == "Done."
+    assert json.loads(result)["agents"] == [
+        {"status": "completed", "result": GIVEN},
+        {"status": "completed", "result": "Hello"},
+    ]
+    assert report.divergence is None

@@ -19,14 +19,14 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 from weakref import WeakSet
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,6 +40,7 @@ from ....states.events import DoubtResolved, Resolution, ToolApproval, UserCance
 from ....states.policy import DEFAULT_SETTINGS, Profile
 from ....states.values.acts import MARK
 from ....states.values.messages import Usage
+from ....states.values.output import OutputSchema
 from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ..permissions import Act, Caller
 from ..problems import MEDIA_TYPE, Problem, http_problem, problem_of
@@ -124,6 +125,44 @@ class PersonReply(Body):
         return acts[0]
 
 
+class JsonSchema(Body):
+    """The form of an answer."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    description: Annotated[str, Field(max_length=1_000)] = ""
+    strict: bool | None = None
+
+
+class ResponseFormat(Body):
+    """Whether the answer is text, a JSON object of any content, or one that a JSON schema describes."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @property
+    def output(self) -> OutputSchema | None:
+        """The form that the answer must have; None for a text. Raises `OpenAiRefusal`."""
+        if self.type == "text":
+            return None
+        if self.type == "json_object":
+            return OutputSchema(name="object", json_schema={"type": "object"}, strict=False)
+        if self.json_schema is None:
+            sentence = "A response_format of the type json_schema has a json_schema."
+            raise OpenAiRefusal("invalid_input", sentence, "response_format")
+        given = self.json_schema
+        try:
+            return OutputSchema(
+                name=given.name,
+                json_schema=given.schema_,
+                description=given.description,
+                strict=bool(given.strict),
+            )
+        except ValidationError as error:
+            sentence = f"The schema cannot be used: {error.errors()[0]['msg']}."
+            raise OpenAiRefusal("invalid_input", sentence, "response_format") from None
+
+
 class CompletionBody(Body):
     """A request for a chat completion."""
 
@@ -142,13 +181,15 @@ class CompletionBody(Body):
     seed: int | None = None
     reasoning_effort: Annotated[str, Field(min_length=1)] | None = None
 
+    # The answer has this form.
+    response_format: ResponseFormat | None = None
+
     # Refused, unless they have their neutral value.
     n: int | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     functions: list[Any] | None = None
     function_call: Any = None
-    response_format: Any = None
     stop: Any = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -190,7 +231,6 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "stop": ([],),
     "logprobs": (False,),
     "top_logprobs": (0,),
@@ -512,13 +552,16 @@ async def create_chat_completion(
     check_supported(body)
     _check_model(engine, body.model)
     read = read_messages(body.messages)
+    output = None if body.response_format is None else body.response_format.output
+    if output is not None:
+        read = replace(read, said=replace(read.said, output=output))
     async with AsyncExitStack() as stack:
         message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
         conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
         await _apply_settings(caller, conversation, body.settings)
         requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
         shown_id = caller.shown_id(conversation.id) if is_durable else None
-        asked = _Asked(requested, body.model, int(engine.now().timestamp()), shown_id)
+        asked = _Asked(requested, body.model, int(engine.now().timestamp()), shown_id, is_typed=output is not None)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             kept = stack.pop_all()
@@ -593,12 +636,14 @@ DONE = b"data: [DONE]\n\n"
 @dataclass(frozen=True)
 class _Asked:
     """A completion that a client asked for: the turn, the model that it named, when it asked, in seconds since 1970,
-    and what it calls the conversation, None if that is not kept."""
+    and what it calls the conversation, None if that is not kept. A typed one has the JSON of the answer as its text,
+    whatever the user would receive."""
 
     requested: RequestedTurn
     model: str
     created: int
     conversation_id: str | None
+    is_typed: bool = False
 
     @property
     def completion_id(self) -> str:
@@ -624,7 +669,8 @@ async def _completion_of(asked: _Asked) -> Completion:
     assert turn is not None, "a spoken turn ends with the turn"
     if isinstance(turn, FailedTurn):
         raise _failed(turn)
-    choice = Choice(message=AnswerMessage(content="".join(texts)), finish_reason=finish_reason_of(turn))
+    text = turn.output_json if asked.is_typed and turn.output_json is not None else "".join(texts)
+    choice = Choice(message=AnswerMessage(content=text), finish_reason=finish_reason_of(turn))
     return Completion(
         id=asked.completion_id,
         created=asked.created,
@@ -659,7 +705,7 @@ async def _chunks(asked: _Asked, *, usage: bool) -> AsyncGenerator[CompletionChu
         return _chunk(asked, [ChunkChoice(index=0, delta=delta, logprobs=None, finish_reason=None)])
 
     yield chunk(Delta(role="assistant", content=""))
-    async with aclosing(spoken_turn(asked.requested, live=True)) as spoken:
+    async with aclosing(_typed(asked) if asked.is_typed else spoken_turn(asked.requested, live=True)) as spoken:
         async for piece in spoken:
             if isinstance(piece, str):
                 if piece:
@@ -671,6 +717,19 @@ async def _chunks(asked: _Asked, *, usage: bool) -> AsyncGenerator[CompletionChu
             yield _chunk(asked, [choice]).model_copy(update={"turnwise": asked.report(piece)})
             if usage:
                 yield _chunk(asked, []).model_copy(update={"usage": counts_of(piece.usage)})
+
+
+async def _typed(asked: _Asked) -> AsyncGenerator[str | Turn, None]:
+    """Yield the typed answer of a turn, or what was said in one without, and then the turn. An answer that was not
+    valid is no part of the completion, so nothing is shown before it was checked."""
+    texts: list[str] = []
+    async with aclosing(spoken_turn(asked.requested, live=False)) as spoken:
+        async for piece in spoken:
+            if isinstance(piece, str):
+                texts.append(piece)
+                continue
+            yield piece.output_json or "".join(texts)
+            yield piece
 
 
 def _chunk(asked: _Asked, choices: list[ChunkChoice]) -> CompletionChunk:

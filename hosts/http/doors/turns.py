@@ -49,6 +49,7 @@ from ....states.errors import InvalidInput, RefusalCode, Refused, UnknownConvers
 from ....states.events import DoubtResolved, Request, Resolution, ToolApproval, UserMessage, UserQuestionResponse
 from ....states.policy import Policy
 from ....states.states import AnyState, AwaitingApproval, InDoubt
+from ....states.values.output import OutputSchema
 from ....states.values.questions import UserQuestion
 from ..permissions import Act, Caller
 from ..schemas import Body
@@ -184,6 +185,8 @@ class Said:
 
     text: str
     files: Sequence[str] = ()
+    output: OutputSchema | None = None
+    """The form that the answer must have."""
 
 
 class MessageTurn(RequestedTurn):
@@ -196,11 +199,14 @@ class MessageTurn(RequestedTurn):
     async def store(self) -> Turn:
         """Send the message."""
         said = self._said
-        return await self.conversation.send(said.text, files=said.files, message_id=self.request_id, wait=False)
+        return await self.conversation.send(
+            said.text, files=said.files, output=said.output, message_id=self.request_id, wait=False
+        )
 
     def updates(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the message."""
-        return self.conversation.stream(self._said.text, files=self._said.files, message_id=self.request_id)
+        said = self._said
+        return self.conversation.stream(said.text, files=said.files, output=said.output, message_id=self.request_id)
 
 
 class ActTurn(RequestedTurn):

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from pydantic import BaseModel
 
 from turnwise import Engine
 from turnwise.hosts.http import HttpLimits, create_app
@@ -655,6 +656,63 @@ def refused(client: openai.OpenAI, **options: Any) -> openai.BadRequestError:
     return raised.value
 
 
+class Ticket(BaseModel):
+    """A ticket of a help desk."""
+
+    title: str
+    priority: int
+
+
+class TestResponseFormat:
+    """The answer is JSON, in the form that the client asks for."""
+
+    def test_a_schema(self, client: openai.OpenAI) -> None:
+        """The client's own library sends it, and reads the object."""
+        messages: Any = [{"role": "user", "content": 'say {"title": "It burns", "priority": 1}'}]
+
+        completion = client.chat.completions.parse(model="commanded", messages=messages, response_format=Ticket)
+
+        assert completion.choices[0].message.parsed == Ticket(title="It burns", priority=1)
+
+    def test_any_object(self, client: openai.OpenAI) -> None:
+        """Whatever stands around it is left out."""
+        messages: Any = [{"role": "user", "content": 'say Here: {"a": [1]}'}]
+
+        completion = client.chat.completions.create(
+            model="commanded", messages=messages, response_format={"type": "json_object"}
+        )
+
+        assert json.loads(completion.choices[0].message.content or "") == {"a": [1]}
+
+    def test_a_stream(self, client: openai.OpenAI) -> None:
+        """Only a valid answer is streamed."""
+        messages: Any = [{"role": "user", "content": 'say Here: {"a": [1]}'}]
+
+        chunks = client.chat.completions.create(
+            model="commanded", messages=messages, response_format={"type": "json_object"}, stream=True
+        )
+
+        assert json.loads("".join(chunk.choices[0].delta.content or "" for chunk in chunks)) == {"a": [1]}
+
+    def test_no_valid_answer(self, client: openai.OpenAI) -> None:
+        """The turn fails, and so does the completion."""
+        messages: Any = [{"role": "user", "content": "say No."}]
+
+        with pytest.raises(openai.InternalServerError, match="no answer of the form"):
+            client.chat.completions.create(
+                model="commanded", messages=messages, response_format={"type": "json_object"}
+            )
+
+    @pytest.mark.parametrize(
+        "schema", [{"type": 7}, {"type": "object", "properties": {"a": {"$ref": "https://example.com"}}}]
+    )
+    def test_a_schema_that_cannot_be_used(self, client: openai.OpenAI, schema: Any) -> None:
+        """A 400 says why."""
+        error = refused(client, response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}})
+
+        assert error.code == "invalid_input"
+
+
 class TestParameters:
     """Parameters that would change the meaning of a request and cannot be carried out."""
 
@@ -666,7 +724,6 @@ class TestParameters:
             ("tool_choice", "required"),
             ("functions", [{"name": "f"}]),
             ("function_call", {"name": "f"}),
-            ("response_format", {"type": "json_object"}),
             ("stop", ["\n"]),
             ("logprobs", True),
             ("top_logprobs", 3),
