@@ -230,7 +230,8 @@ def columns_shown() -> Iterator[tuple[str, set[str]]]:
 
 def models_page_table() -> tuple[list[str], dict[str, list[str]]]:
     """Return the tests named by the heads of the columns, and the cells of each row by its provider."""
-    lines = [line for line in MODELS_PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    first = next(part for part in MODELS_PAGE.read_text(encoding="utf-8").split("\n\n") if part.startswith("| "))
+    lines = first.splitlines()
     head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line)
     named = [re.sub(r"\W", "_", cell.strip()) for cell in head[1:]]
     return [f"test_{name}" for name in named], {row[0]: row[1:] for row in rows if row[0] in test_matrix.PROVIDERS}
@@ -253,6 +254,20 @@ def test_every_cell_says_what_its_test_shows() -> None:
 def test_the_page_says_where_the_tests_are() -> None:
     """With the command that runs one cell."""
     assert f"pytest {MODULE}" in MODELS_PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", Page("docs/models.md").programs)
+def test_programs_about_models_run(program: str, tmp_path: Path) -> None:
+    """Each is a complete program that succeeds and asserts what it claims."""
+    ran = run_block(tmp_path, program)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_links_of_the_page_about_models_lead_somewhere() -> None:
+    """Every link names a file of the repository or a heading of a page."""
+    assert Page("docs/models.md").broken_links() == []
 
 
 # --- The page about the reply flow: its programs run, its steps are those of the preset, its links lead somewhere.
