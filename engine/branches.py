@@ -8,20 +8,32 @@ arrives, it is refused and made once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ..states.branches import Branches, messages_of
-from ..states.effects import PersistMessage
+from ..states.effects import PersistMessage, SwitchBranch
 from ..states.errors import Refused
-from ..states.events import HistoryCompacted, LlmResponse, RetryRequested, UserMessage
-from ..states.states import State
+from ..states.events import (
+    Branching,
+    BranchSwitched,
+    Event,
+    HistoryCompacted,
+    LlmResponse,
+    RetryRequested,
+    UserMessage,
+)
+from ..states.states import Cancelling, Closed, State
 from ..states.step import LogEntry
-from ..states.values.messages import Heard
+from ..states.values.messages import Heard, Usage
 from ..states.values.turn import Waiting
 from .json_forms import as_json
+from .loop import Loop
+from .projection import ReadEntries
+from .requests import Filled, HandledRequest, Outcome, make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +91,32 @@ class TurnTree:
         taken = messages_of(self._entries, turn)
         return taken[: next(place for place, one in enumerate(taken) if one.event_id == message_id)]
 
+    def edited(self, message_id: str) -> dict[str, Any]:
+        """Return what an edit of this message says besides its text. Raises `Refused`: `unknown_message`,
+        `hidden`."""
+        message, turn = self.find_message(message_id)
+        return {**_kept_fields(message), "before": turn, "again": self.messages_before(message_id, turn)}
+
+    def answered_again(self, seen: int | None = None) -> dict[str, Any]:
+        """Return what a request says by which the newest turn is answered again, which must be the one that was `seen`.
+        Raises `Refused`: `moved_on`, `nothing_to_regenerate`."""
+        if seen not in (None, self.newest):
+            raise Refused("moved_on")
+        before, again = self.turn_to_answer_again()
+        return {"before": before, "again": again, "newest": self.turns}
+
+    def rewound(self, to: int | str) -> dict[str, Any] | None:
+        """Return what a request says that goes back to this turn, or in front of the message with this id; None if
+        nothing follows. Raises `Refused`: `unknown_turn`, `unknown_message`, `hidden`."""
+        before = self.find_message(to)[1] if isinstance(to, str) else self.turn_behind(to)
+        return None if before is None else {"before": before}
+
+    def switched(self, turn: int) -> dict[str, Any]:
+        """Return what a request says that returns to this branch. Raises `Refused`: `unknown_branch`."""
+        if turn not in self._branches.left(self.turns):
+            raise Refused("unknown_branch", str(turn))
+        return {}
+
     def turn_to_answer_again(self) -> tuple[int, tuple[Waiting, ...]]:
         """Return the turn that the newest turn is, or tries again, and the messages that it has taken. Raises `Refused`
         with `nothing_to_regenerate`."""
@@ -118,11 +156,6 @@ class TurnTree:
         ends = self._branches.before(fields["before"]) if "before" in fields else fields["turn"]
         return {**fields, "window_used": self.window_used(ends)}
 
-    def check_branch(self, number: int) -> None:
-        """Raise `Refused` with `unknown_branch` unless this is a branch that was left."""
-        if number not in self._branches.left(self.turns):
-            raise Refused("unknown_branch", str(number))
-
     def _taken(self) -> Iterator[tuple[UserMessage, int]]:
         """Yield the messages of users that turns have taken, each with the turn; several times if several have."""
         sent: dict[int, UserMessage] = {}
@@ -148,11 +181,98 @@ def _turn_of(entry: LogEntry) -> int:
     return entry.turn if entry.ended is None else entry.ended.turn
 
 
-Kept = Mapping[str, Any]
-"""The fields of a message that is edited which stay as they are."""
-
-
-def kept_fields(message: UserMessage) -> Kept:
+def _kept_fields(message: UserMessage) -> dict[str, Any]:
     """What a message holds besides its text and what is said of how it was sent: an edited one keeps it. `Pure.`"""
     left_out = {"type", "event_id", "at", "text", "when_busy"}
     return {name: getattr(message, name) for name in UserMessage.model_fields if name not in left_out}
+
+
+_MAX_ATTEMPTS = 10
+"""How often a request is made anew, if each time the conversation goes to another branch before it is handled."""
+
+_Resolve = Callable[[TurnTree], dict[str, Any] | None]
+"""Returns what the log says of a request; None if there is nothing to do."""
+
+
+class BranchRequests:
+    """Makes the requests of one conversation to go to another branch, and waits until it is there."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        read_entries: ReadEntries,
+        ask: Callable[[Event, Filled], Awaitable[Outcome]],
+        spent: Callable[[], Usage],
+    ) -> None:
+        """`spent` tells what the answers under way have cost."""
+        self._loop = loop
+        self._read_entries = read_entries
+        self._ask = ask
+        self._spent = spent
+
+    async def tree(self) -> TurnTree:
+        """Return the turns of the log as it is now."""
+        while True:
+            state = self._loop.state
+            entries = await self._read_entries(0, state.book.seq)
+            if state is self._loop.state:
+                return TurnTree(entries, state)
+
+    async def request(
+        self, kind: type[Branching], named: Mapping[str, Any], resolve: _Resolve, request_id: str | None
+    ) -> HandledRequest | None:
+        """Make a request of this kind. `named` is what the caller gave, and `resolve` adds what the log says of it.
+        Returns None if there is nothing to do. Raises `InvalidInput` and `Refused`."""
+        filled = frozenset(kind.model_fields) - named.keys() - {"type", "at", "event_id", "when_busy"}
+        event_id = str(uuid.uuid4()) if request_id is None else request_id
+        if request_id is None:
+            filled |= {"event_id"}
+        elif (handled := await self._handled_before(kind, event_id, named, filled)) is not None:
+            return handled
+        for _ in range(_MAX_ATTEMPTS):
+            tree = await self.tree()
+            if (resolved := resolve(tree)) is None:
+                return None
+            fields = tree.with_window({**resolved, **named, "branch": tree.branch, "usage": self._spent()})
+            try:
+                outcome = await self._ask(make(kind, event_id=event_id, at=self._loop.now(), **fields), filled)
+                return outcome.handled
+            except Refused as refused:
+                if refused.code != "moved_on":
+                    raise
+        raise Refused("moved_on")
+
+    async def _handled_before(
+        self, kind: type[Branching], event_id: str, named: Mapping[str, Any], filled: Filled
+    ) -> HandledRequest | None:
+        """Return the request as it was handled before. What it names may be hidden by now. Raises `Refused` if another
+        one was handled under its id."""
+        point = {} if kind is BranchSwitched else {"before": 1}
+        sent = make(kind, event_id=event_id, at=self._loop.now(), **point, **named)
+        return await self._loop.recent_requests.find(sent, filled)
+
+    async def until_there(self, handled: HandledRequest) -> None:
+        """Wait while the turn is being cancelled from which this request leads to another branch. Raises `Refused` with
+        `closed` if the conversation ends instead."""
+        loop = self._loop
+        with loop.follower.waiting():
+            while _is_leaving(loop.state) and not loop.feed.closed:
+                await loop.feed.changed()
+        if _is_leaving(loop.state):
+            await loop.catch_up()  # raises why nothing moves any more
+        if isinstance(loop.state, Closed) and loop.state.book.branch < handled.seq:
+            raise Refused("closed")
+
+    async def turn_begun_by(self, handled: HandledRequest) -> tuple[int, int] | None:
+        """Return the step in which the conversation has gone to another branch by this request, and the turn that
+        begins there; None if it has not."""
+        for entry in await self._read_entries(handled.seq - 1):
+            for effect in entry.effects:
+                if isinstance(effect, SwitchBranch):
+                    return entry.seq, effect.turns + 1
+        return None
+
+
+def _is_leaving(state: State) -> bool:
+    """Whether the conversation goes to another branch once everything has stopped. `Pure.`"""
+    return isinstance(state, Cancelling) and state.goes_to is not None

@@ -32,11 +32,10 @@ from ..effects.model.performers.llm_request import RequestWriter
 from ..effects.model.shown_files import with_bytes
 from ..persistence.errors import CustodyLost
 from ..states.dialogue import usage
-from ..states.effects import Abort, CompactHistory, SwitchBranch
+from ..states.effects import Abort, CompactHistory
 from ..states.errors import CompactionFailed, ConfigurationError, InvalidInput, Refused
 from ..states.events import (
     Answer,
-    Branching,
     BranchSwitched,
     CloseRequested,
     CompactionRequested,
@@ -64,13 +63,13 @@ from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
 from ..states.policy import ModelSettings, Policy, WhenBusy
 from ..states.roles import Role
-from ..states.states import AnyState, AwaitingApproval, Cancelling, Closed, Compacting, InDoubt, InTurn, State
+from ..states.states import AnyState, AwaitingApproval, Cancelling, Compacting, InDoubt, InTurn, State
 from ..states.step import LogEntry, Step
 from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
 from ..states.values.files import FileReference
 from ..states.values.messages import Approver, Message, Usage
-from .branches import Branch, TurnTree, kept_fields
+from .branches import Branch, BranchRequests
 from .choices import GivenTools
 from .files import check_models
 from .home import Home, Homebound
@@ -405,6 +404,8 @@ class Conversation(Homebound):
         handled = await self._loop.recent_requests.find_by_id(request_id)
         if handled is None or not handled.seq:
             raise InvalidInput("No request was stored under this id.")
+        if isinstance(handled.request, MessageEdited | Rewound):
+            return await self._turn_elsewhere(handled, wait=True)
         is_message = isinstance(handled.request, UserMessage)
         number = await self._loop.turns.number_of(request_id) if is_message else handled.turn
         if not number:
@@ -439,20 +440,20 @@ class Conversation(Homebound):
         Raises `InvalidInput`, and `Refused`: `unknown_message`, also for one that still waits; `hidden` for one that is
         in another branch; `busy` while the conversation goes to another branch; `no_branches` for a sub-agent.
         """
-        given: dict[str, object] = {}
+        named: dict[str, object] = {"message_id": message_id, "text": text}
+        self._loop.check_may_write()
+        prepared = () if files is None else await self._loop.files.prepare(files)
         if files is not None:
-            prepared = await self._loop.files.prepare(files)
-            given["files"] = self._references(prepared)
-            self._loop.check_may_write()
-            await self._loop.files.store(prepared)
-
-        def edited(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
-            message, turn = tree.find_message(message_id)
-            again = tree.messages_before(message_id, turn)
-            return MessageEdited, {**kept_fields(message), **given, "before": turn, "again": again}
-
-        named = {"message_id": message_id, "text": text, **given}
-        return await self._turn_elsewhere(edited, MessageEdited, named, request_id, wait=wait)
+            named["files"] = self._references(prepared)
+        kept = await self._loop.files.store(prepared) if prepared else ()
+        try:
+            handled = await self._elsewhere.request(
+                MessageEdited, named, lambda tree: tree.edited(message_id), request_id
+            )
+        except (Refused, InvalidInput, ConfigurationError):
+            await self._loop.files.take_back(kept)
+            raise
+        return await self._turn_elsewhere(handled, wait=wait)
 
     async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
         """Have the messages of the newest turn answered again, in a turn of its own, and wait as `send` does. The turn
@@ -461,14 +462,8 @@ class Conversation(Homebound):
         A click that may come late names the newest `turn` that its user saw. Raises `Refused`: `moved_on` if another
         one is the newest, `nothing_to_regenerate`, and what `edit` raises.
         """
-
-        def answered_again(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
-            if turn not in (None, tree.newest):
-                raise Refused("moved_on")
-            before, again = tree.turn_to_answer_again()
-            return Rewound, {"before": before, "again": again, "newest": tree.turns}
-
-        return await self._turn_elsewhere(answered_again, Rewound, {}, request_id, wait=wait)
+        handled = await self._elsewhere.request(Rewound, {}, lambda tree: tree.answered_again(turn), request_id)
+        return await self._turn_elsewhere(handled, wait=wait)
 
     async def rewind(self, to: int | str, *, request_id: str | None = None, wait: bool = True) -> None:
         """Go back: to the turn with this number, which is the newest one then (0: to the beginning), or to where the
@@ -478,20 +473,14 @@ class Conversation(Homebound):
 
         Raises `Refused`: `unknown_turn`, `unknown_message`, `hidden`, and what `edit` raises.
         """
-        if not isinstance(to, str):
-            _count("to", to)
-
-        def rewound(tree: TurnTree) -> tuple[type[Branching], dict[str, object]] | None:
-            before = tree.find_message(to)[1] if isinstance(to, str) else tree.turn_behind(to)
-            return None if before is None else (Rewound, {"before": before})
-
-        handled = await self._request_elsewhere(rewound, Rewound, {"to": str(to)}, request_id)
+        named = {"to": to if isinstance(to, str) else str(_count("to", to))}
+        handled = await self._elsewhere.request(Rewound, named, lambda tree: tree.rewound(to), request_id)
         if handled is not None and wait:
-            await self._until_elsewhere(handled)
+            await self._elsewhere.until_there(handled)
 
     async def branches(self) -> tuple[Branch, ...]:
         """Return the branches that were left, oldest first. The cost grows with the log."""
-        return (await self._tree()).left()
+        return (await self._elsewhere.tree()).left()
 
     async def switch(self, branch: int | Branch, *, request_id: str | None = None, wait: bool = True) -> None:
         """Return to a branch that was left: its messages are shown, also to models, and what is shown now is hidden. A
@@ -500,88 +489,27 @@ class Conversation(Homebound):
         Raises `Refused`: `unknown_branch`, and what `edit` raises.
         """
         number = branch.number if isinstance(branch, Branch) else _count("branch", branch)
-
-        def switched(tree: TurnTree) -> tuple[type[Branching], dict[str, object]]:
-            tree.check_branch(number)
-            return BranchSwitched, {}
-
-        handled = await self._request_elsewhere(switched, BranchSwitched, {"turn": number}, request_id)
+        named = {"turn": number}
+        handled = await self._elsewhere.request(BranchSwitched, named, lambda tree: tree.switched(number), request_id)
         if handled is not None and wait:
-            await self._until_elsewhere(handled)
+            await self._elsewhere.until_there(handled)
 
-    async def _tree(self) -> TurnTree:
-        """Return the turns of the log as it is now."""
-        while True:
-            state = self._loop.state
-            entries = await self._read_entries(0, state.book.seq)
-            if state is self._loop.state:
-                return TurnTree(entries, state)
+    @property
+    def _elsewhere(self) -> BranchRequests:
+        """What makes requests to go to another branch. It is made when it is needed, which is seldom."""
+        return BranchRequests(self._loop, self._read_entries, self._ask, partial(self._engine.spent_on, self.id))
 
-    async def _request_elsewhere(
-        self,
-        resolve: Callable[[TurnTree], tuple[type[Branching], dict[str, object]] | None],
-        kind: type[Branching],
-        named: Mapping[str, object],
-        request_id: str | None,
-    ) -> HandledRequest | None:
-        """Make a request to go to another branch. `named` is what the caller gave, and `resolve` adds what the log says
-        of it; None if there is nothing to do."""
-        filled = frozenset(kind.model_fields) - named.keys() - {"type", "at", "event_id", "when_busy"}
-        event_id = new_id() if request_id is None else request_id
-        if request_id is not None:
-            known = {"before": 1} if issubclass(kind, Rewound | MessageEdited) else {}
-            sent = make(kind, event_id=event_id, at=self._loop.now(), **known, **named)
-            if (handled := await self._loop.recent_requests.find(sent, filled)) is not None:
-                return handled
-        for _ in range(_MAX_ATTEMPTS):
-            tree = await self._tree()
-            resolved = resolve(tree)
-            if resolved is None:
-                return None
-            fields = {**resolved[1], **named, "branch": tree.branch, "usage": self._engine.spent_on(self.id)}
-            event = make(kind, event_id=event_id, at=self._loop.now(), **tree.with_window(fields))
-            try:
-                outcome = await self._ask(event, filled if request_id is not None else filled | {"event_id"})
-            except Refused as refused:
-                if refused.code != "moved_on":
-                    raise
-                continue
-            return outcome.handled
-        raise Refused("moved_on")
-
-    async def _turn_elsewhere(
-        self,
-        resolve: Callable[[TurnTree], tuple[type[Branching], dict[str, object]]],
-        kind: type[Branching],
-        named: Mapping[str, object],
-        request_id: str | None,
-        *,
-        wait: bool,
-    ) -> Turn:
-        """Make a request to go to another branch, and return the turn that begins there."""
-        handled = await self._request_elsewhere(resolve, kind, named, request_id)
+    async def _turn_elsewhere(self, handled: HandledRequest | None, *, wait: bool) -> Turn:
+        """Return the turn that begins in another branch by this request."""
         assert handled is not None, "such a request always has something to do"
         if wait:
-            await self._until_elsewhere(handled)
-        for entry in await self._read_entries(handled.seq - 1):
-            if (switch := _switch_in(entry)) is not None:
-                number = switch.turns + 1
-                if wait:
-                    return await self._stopped_turn(self._loop.turns.stopped_after(entry.seq, number))
-                return self._note_seen(await self._loop.turns.turn_now(number))
-        return QueuedTurn()
-
-    async def _until_elsewhere(self, handled: HandledRequest) -> None:
-        """Wait while the turn is being cancelled from which the conversation goes to another branch. Raises `Refused`
-        with `closed` if it ends instead."""
-        feed = self._loop.feed
-        with self._loop.follower.waiting():
-            while _is_leaving(self._loop.state) and not feed.closed:
-                await feed.changed()
-        if _is_leaving(self._loop.state):
-            await self._loop.catch_up()  # raises why nothing moves any more
-        if isinstance(self._loop.state, Closed) and self._loop.state.book.branch < handled.seq:
-            raise Refused("closed")
+            await self._elsewhere.until_there(handled)
+        begun = await self._elsewhere.turn_begun_by(handled)
+        if begun is None:
+            return QueuedTurn()
+        if wait:
+            return await self._stopped_turn(self._loop.turns.stopped_after(*begun))
+        return self._note_seen(await self._loop.turns.turn_now(begun[1]))
 
     # --- its rules, its title, its schedule, a copy of it
 
@@ -1207,16 +1135,6 @@ class _LastSeen:
 def new_id() -> str:
     """Return an id for a request that its caller gave none, or for a conversation."""
     return str(uuid.uuid4())
-
-
-def _switch_in(entry: LogEntry) -> SwitchBranch | None:
-    """Return how this step went to another branch, if it did. `Pure.`"""
-    return next((effect for effect in entry.effects if isinstance(effect, SwitchBranch)), None)
-
-
-def _is_leaving(state: State) -> bool:
-    """Return whether the conversation goes to another branch once everything has stopped. `Pure.`"""
-    return isinstance(state, Cancelling) and state.goes_to is not None
 
 
 def _compactions_asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:
