@@ -479,9 +479,10 @@ class WakeUp(Request):
         return False
 
 
-def waiting(event: UserMessage | AgentMessage | WakeUp, seq: int, *, steer: bool = False) -> Waiting:
-    """How this message, which the step `seq` brought, waits for a turn. `Pure.`"""
+def waiting(event: UserMessage | AgentMessage | WakeUp, seq: int, when_busy: WhenBusy = "queue") -> Waiting:
+    """How this message, which the step `seq` brought, waits for a turn. `when_busy` is what the policy says. `Pure.`"""
     if isinstance(event, UserMessage):
+        steer = (event.when_busy or when_busy) == "steer"
         return Waiting(event_id=event.event_id, seq=seq, steer=steer, output=event.output is not None)
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=seq, audience=event.audience, scheduled=True)

@@ -398,16 +398,11 @@ class Transcript:
         delivered = self._add_effects(entry, brought)
         if self.is_verbatim and any(map(imitates_mail, brought)):
             self.is_verbatim = False
-        if delivered is not None:
-            self._end_step(entry, delivered)
-        return tuple(brought)
-
-    def _end_step(self, entry: LogEntry, delivered: list[Said]) -> None:
-        """Note what this step delivers, and the end of a turn."""
         if delivered:
             self._note_deliveries(delivered)
-        if entry.ended is not None:
+        if entry.ended is not None and delivered is not None:
             self._end_turn(entry.ended)
+        return tuple(brought)
 
     def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said] | None:
         """Add what the effects bring, also to the messages brought, and return the texts that they deliver; None if
@@ -426,7 +421,7 @@ class Transcript:
             elif type(effect) is WithholdContent:
                 self._withhold(effect, _own_turn(entry))
             elif type(effect) is SwitchBranch:
-                self._end_step(entry, [one.said for one in entry.effects if isinstance(one, DeliverToUser)])
+                self._leave_branch(entry)
                 self._switch_branch(effect)
                 switches = True
         return None if switches else delivered
@@ -584,6 +579,12 @@ class Transcript:
     def _stretch(self) -> int:
         """The stretch of the tree under way."""
         return ROOT if self.branches is None else self.branches.stretch
+
+    def _leave_branch(self, entry: LogEntry) -> None:
+        """Note what this step delivers, and the end of its turn: both belong to the branch that it leaves."""
+        self._note_deliveries([one.said for one in entry.effects if isinstance(one, DeliverToUser)])
+        if entry.ended is not None:
+            self._end_turn(entry.ended)
 
     def _switch_branch(self, switch: SwitchBranch) -> None:
         """Show another branch, up to a point in it. What agents wrote there is nothing new; but what they have written

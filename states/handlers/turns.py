@@ -46,7 +46,7 @@ from ..junctions import (
 )
 from ..states import Busy, Closed, Compacting, Failed, Idle, MemoryRecalling, ProfileSelecting, State, Summarizing
 from ..step_builder import StepBuilder
-from ..values.turn import Waiting, in_order
+from ..values.turn import in_order
 
 
 def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
@@ -77,7 +77,7 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
-    step.inbox = (*step.inbox, _waiting_for(step, event, context))
+    step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
     begin_turn(step, event.at, context)
 
 
@@ -145,13 +145,7 @@ def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
 
 def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
     """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
-    return step.same(inbox=(*step.inbox, _waiting_for(step, event, context)))
-
-
-def _waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
-    """The entry of this message in the inbox. `Pure.`"""
-    when_busy = (event.when_busy or context.policy.when_busy) if isinstance(event, UserMessage) else None
-    return waiting(event, step.seq, steer=when_busy == "steer")
+    return step.same(inbox=(*step.inbox, waiting(event, step.seq, context.policy.when_busy)))
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
@@ -183,7 +177,7 @@ def _enter_inbox(step: StepBuilder[State], event: WakeUp, context: Context) -> N
     it."""
     step.wake = event.next_wake
     if not step.has_wake_up:
-        step.inbox = (*step.inbox, _waiting_for(step, event, context))
+        step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
 
 
 def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:

@@ -231,6 +231,7 @@ class TurnwiseApp extends HTMLElement {
     if (conversationId !== this.#conversationId) return;
     this.#view = apply(this.#view, update, { textIsThought: this.#conversation.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
+    if (update.type === "rewound" && update.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);
     this.#renderLater();

@@ -10,7 +10,7 @@
 //     state,        {type, data} as in state_change
 //     items,        what was said and done, oldest first; see below
 //     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, restarts}, or null
-//     turns,        the turns that have ended, by their number, in whatever branch: the data of turn_ended
+//     turns,        the turns that have ended, by their number: the data of turn_ended
 //   }
 //
 // Each item has a `kind`, a `key` that no other item of the view has, and its `turn`:
@@ -47,10 +47,8 @@ export function emptyView() {
  */
 export function apply(view, update, { textIsThought = false } = {}) {
   if (update.type === "snapshot") return fromSnapshot(view, update, textIsThought);
-  if (update.type === "rewound" && (view.lastId === null || isAfter(update.id, view.lastId))) {
-    return { ...view, lastId: update.id, streaming: null, items: itemsOfTranscript(update.data.transcript, update.id, view.state, textIsThought) };
-  }
   if (update.id && view.lastId !== null && !isAfter(update.id, view.lastId)) return view;
+  if (update.type === "rewound") return rewound(view, update, textIsThought);
   const handle = Object.hasOwn(HANDLERS, update.type) ? HANDLERS[update.type] : null;
   const changed = handle ? handle(view, update.data, update.id) : view;
   return update.id ? { ...changed, lastId: update.id } : changed;
@@ -113,6 +111,14 @@ function fromSnapshot(view, { id, data }, textIsThought) {
     streaming: data.streaming ? { thinking: "", text: "", ...data.streaming, restarts: restartsAfter(view) } : null,
     turns: view.turns,
   };
+}
+
+/** The conversation went to another branch: its transcript takes the place of all that was shown. */
+function rewound(view, { id, data: { transcript } }, textIsThought) {
+  const shown = new Set(transcript.map((message) => message.turn ?? 0));
+  const turns = new Map([...view.turns].filter(([number]) => shown.has(number)));
+  const items = itemsOfTranscript(transcript, id, { type: "idle" }, textIsThought);
+  return { ...view, lastId: id, items, streaming: null, turns };
 }
 
 /** The items of all messages. `name` tells their keys from those of other transcripts. */

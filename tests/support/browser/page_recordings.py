@@ -135,6 +135,7 @@ async def record_all(folder: Path) -> None:
         _cancelled(folder),
         _failed(folder),
         _given(folder),
+        _edited(folder),
     )
 
 
@@ -218,6 +219,20 @@ async def _given(folder: Path) -> None:
     ]
     async with recorded(folder, "given", Script(reply("At Kikunoi.")), messages=messages) as (conversation, _):
         await conversation.send("And another?")
+
+
+async def _edited(folder: Path) -> None:
+    """A conversation that goes back, also while a tool runs, and returns."""
+    model = Script(reply("One."), call("find_table", party=2), reply("Two."), reply("Three."), call("wait_for_ever"))
+    async with recorded(folder, "edited", model) as (conversation, recording):
+        await conversation.send("one", message_id="m1")
+        await conversation.send("two", message_id="m2")
+        await conversation.edit("m2", "three", request_id="m3")
+        await recording.watch()
+        await conversation.send("Wait", wait=False)
+        await recording.shown(0, lambda update: update["data"].get("name") == "wait_for_ever")
+        await conversation.rewind("m3")
+        await conversation.switch(2)
 
 
 async def _failed(folder: Path) -> None:
