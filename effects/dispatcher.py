@@ -34,7 +34,8 @@ logger = performer_logger("turnwise.dispatcher")
 
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
 """Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a
-deadline. A performer of outgoing effects is a `Sender` if they are to survive a crash; another one tries them once."""
+deadline. If its task is cancelled, it may return the answer that acknowledges this, with what had come by then. A
+performer of outgoing effects is a `Sender` if they are to survive a crash; another one tries them once."""
 
 
 class InProcessDispatcher:
@@ -339,6 +340,8 @@ class _ConversationEffects:
             return
         del self._running[effect.effect_id]
         answer = None if is_cancelled or error is not None else running.task.result()
+        if running.is_stopping and not running.is_aborted and type(answer) is effect.ACKNOWLEDGES:
+            answer = None  # nobody wants it stopped but this process, so it is asked for again
         if answer is not None:
             self._dispatcher.send_result(effect, context, answer)
         elif running.is_stopping:

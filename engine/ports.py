@@ -31,8 +31,9 @@ class Dispatcher(Protocol):
         ...
 
     def abort(self, conversation_id: str, effect_id: int) -> None:
-        """Stop an effect, also one that has not started yet. A tool or a sub-agent that was stopped must still be
-        answered, with its `acknowledgement`. An unknown effect is passed over."""
+        """Stop an effect, also one that has not started yet. A model, a tool or a sub-agent that was stopped must still
+        be answered: with what its performer returns then, or else with its `acknowledgement`. An unknown effect is
+        passed over."""
         ...
 
     async def wait_until_tried(self, conversation_id: str | None = None) -> None:

@@ -38,7 +38,7 @@ from ..effects.channels.port import Channel, Delivery
 from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, with_abort_of
 from ..effects.logs import without_secrets
-from ..effects.model.performers.asking import ModelCaller, ignore_token
+from ..effects.model.performers.asking import ModelCaller, UnfinishedAnswer
 from ..effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..states.effects import TOOL_RUNS, AwaitedEffect, Effect, ExecuteTool, ReconcileTool, ResumeTool, StartTimer
 from ..states.errors import ConfigurationError
@@ -284,13 +284,18 @@ class _TracedAsking(ModelCaller):
         """The family of the model of this name."""
         return self._asking.family_of(name)
 
-    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
-        """Return the answer of the model. Raises `LlmFailure`."""
+    def begin(self, request: ModelRequest, show: Callable[[Token], None]) -> UnfinishedAnswer:
+        """Return the answer to this request, of which nothing has come."""
+        return self._asking.begin(request, show)
+
+    async def finish(self, answering: UnfinishedAnswer) -> ModelAnswer:
+        """Return the whole answer of the model. Raises `LlmFailure`."""
+        request = answering.request
         context = contexts.get_current()
         asked_for: Any = contexts.get_value(_ASKED_FOR) or {}
         attributes = {**asked_for, _OPERATION: "chat", _REQUEST_MODEL: request.model, **_provider_of(request.model)}
         with self._spans.around(f"chat {request.model}", context, attributes, SpanKind.CLIENT) as span:
-            answer = await self._asking.ask(request, show)
+            answer = await self._asking.finish(answering)
             answered = {_RESPONSE_MODEL: without_secrets(answer.model)} if answer.model else {}
             reasons = [without_secrets(answer.finish_reason)]
             note(span, {_FINISH_REASONS: reasons, **answered, **_cost(answer.usage)})

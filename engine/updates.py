@@ -24,7 +24,7 @@ from ..persistence.errors import Damaged
 from ..states.context import Context
 from ..states.effects import DeliverToUser, Effect, ExecuteTool, PersistMessage, PersistToolResults, SwitchBranch
 from ..states.errors import InvalidInput, Refused, StoreError
-from ..states.events import EffectFailed, LlmResponse, MemoryRecalled, Opened
+from ..states.events import EffectFailed, LlmResponse, LlmStopped, MemoryRecalled, Opened
 from ..states.machine import begin, transition
 from ..states.policy import Policy, models_of
 from ..states.replies import text_of_delivery, text_of_reply, text_rule
@@ -119,7 +119,7 @@ class MessageUpdate(StoredUpdate):
     """A message entered the transcript: of a user, with the `message_id` under which it was sent, or of the model.
     `origin` is the agent that wrote it, if it was another one. `citations` are the sources that the model names. With
     `fallback` a text of the model reaches the user only if nothing is said by tool in the turn; if it does, an update
-    shows the delivery."""
+    shows the delivery. With `stopped` it is what the model had written when a person stopped it."""
 
     type: Annotated[Literal["message"], _OUTSIDE] = field(default="message", init=False)
     role: MessageRole
@@ -130,6 +130,7 @@ class MessageUpdate(StoredUpdate):
     files: tuple[FileReference, ...] = ()
     citations: tuple[Citation, ...] = ()
     fallback: bool = False
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -528,7 +529,7 @@ def _entering_elsewhere(entry: LogEntry) -> int | None:
 
 def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:
     """Whether the text of the model in this step reaches the user only if nothing is said by tool."""
-    if isinstance(entry.event, LlmResponse):
+    if isinstance(entry.event, LlmResponse | LlmStopped):
         speaks = entry.event.speaks
     else:
         turn = getattr(before, "turn", None)
@@ -554,6 +555,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
                 files=message.files,
                 citations=message.citations,
                 fallback=falls_back and message.role == "assistant" and bool(message.turn),
+                stopped=message.stopped is not None,
             )
 
 

@@ -69,6 +69,7 @@ from .events import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     MemoryRecalled,
     MessageEdited,
     MessageWithdrawn,
@@ -252,7 +253,8 @@ __all__ += ["Failed", "Failure", "FailureKind", "FileKind", "FileReference", "Fi
 __all__ += ["Header", "Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
 __all__ += ["Idle", "InDoubt", "InFlight", "InvalidInput"]
 __all__ += ["Joined"]
-__all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
+__all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LlmStopped"]
+__all__ += ["LogEntry"]
 __all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
 __all__ += ["MessageEdited", "MessageRole", "MessageWithdrawn", "ModelOutput"]
 __all__ += ["ModelSettings", "ModelSpec"]

@@ -12,9 +12,9 @@ from . import junctions
 from .grammar import branch, junction
 from .guards import (
     begins_elsewhere, budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
-    may_be_prompted_again, must_be_checked, must_speak_first, needs_approval, needs_memory, output_must_be_checked,
-    profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on, something_is_at_work,
-    something_is_in_doubt, something_waits, wants_summary, window_is_full,
+    may_be_prompted_again, model_is_asked, must_be_checked, must_speak_first, needs_approval, needs_memory,
+    output_must_be_checked, profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on,
+    something_is_at_work, something_is_in_doubt, something_waits, wants_summary, window_is_full,
 )
 from .handlers import model, turns
 from .states import (
@@ -104,6 +104,7 @@ NEXT_IN_ROUND = junction(
 )
 STOP = junction(
     "STOP",
+    branch(when=model_is_asked, to=Cancelling, then=junctions.stop_answer),
     branch(when=something_is_at_work, to=Cancelling, then=junctions.abort_work),
     branch(to=REST, then=junctions.end_cancelled),
 )

@@ -29,6 +29,7 @@ from .events import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     MemoryRecalled,
     ProfileSelected,
     RetryDue,
@@ -163,7 +164,8 @@ class RequestLlm(AwaitedEffect):
     the answer is given, and which may be called in any case. `at` is the time that fresh context states.
     """
 
-    ANSWERS: ClassVar = (LlmResponse, LlmFailed, EffectFailed)
+    ANSWERS: ClassVar = (LlmResponse, LlmFailed, LlmStopped, EffectFailed)
+    ACKNOWLEDGES: ClassVar = LlmStopped
 
     type: Literal["request_llm"] = "request_llm"
     model: Text
@@ -335,7 +337,8 @@ class StartTimer(AwaitedEffect):
 
 
 class Abort(ControlEffect):
-    """Stop the effect `effect_id`. A tool confirms this with `ToolAborted`; any other effect is no longer awaited."""
+    """Stop the effect `effect_id`. A tool confirms this with `ToolAborted`, and a model with `LlmStopped`; any other
+    effect is no longer awaited."""
 
     type: Literal["abort"] = "abort"
 

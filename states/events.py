@@ -210,6 +210,24 @@ class LlmFailed(Answer):
     usage: Usage = Usage()
 
 
+class LlmStopped(Answer):
+    """The model was stopped before its response was complete: the text and the thinking that had come by then, and what
+    they cost. Calls that it had begun to write are dropped.
+
+    `speaks` says whether the request offered a tool that speaks to the user. Everything is empty if nothing had come,
+    or if nobody knows what had.
+    """
+
+    TEXTS: ClassVar = ("content",)
+
+    type: Literal["llm_stopped"] = "llm_stopped"
+    content: Text = ""
+    thinking: Text = ""
+    usage: Usage = Usage()
+    model: Text = ""
+    speaks: bool = False
+
+
 class RetryDue(Answer):
     """The wait before the next attempt is over."""
 
@@ -529,7 +547,8 @@ class ToolApproval(Request):
 
 class UserCancel(Request):
     """A person stops the turn. `turn` and `call_id`, if given, must be the turn under way and the call that waits for a
-    person. `usage` is what was spent on the answers that were under way and end with the turn."""
+    person. `usage` is what was spent on the answers that were under way and end with the turn, apart from that of the
+    model in the conversation: that one says so itself, by `LlmStopped`."""
 
     type: Literal["user_cancel"] = "user_cancel"
     turn: int | None = None
@@ -708,6 +727,7 @@ AnyEvent = Annotated[
     | MemoryRecalled
     | LlmResponse
     | LlmFailed
+    | LlmStopped
     | RetryDue
     | DeadlineReached
     | AskUserQuestionPending

@@ -461,6 +461,21 @@ def _tools_are_left(step: StepBuilder[State], event: Event, context: Context) ->
     return within_count and _limit_used_up(limits, turn, event, turn.spent) is None
 
 
+def model_is_asked(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The model writes its response."""
+    return isinstance(step.state, LlmRequesting)
+
+
+def has_lost_answer(step: StepBuilder[Cancelling], event: Resumed, context: Context) -> bool:
+    """The process has died in which the model was being stopped, so nobody knows what it had written."""
+    return step.state.answering in left_in_flight(step.state, event, context)
+
+
+def stops_answer(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> bool:
+    """It is the model that was being stopped, and not a tool or a sub-agent."""
+    return step.state.answering == event.effect_id
+
+
 def something_is_at_work(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """A call is running, or a sub-agent works."""
     return step.in_round and bool(step.round.effect_ids)

@@ -19,7 +19,7 @@ under the id that it had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -523,14 +523,17 @@ def mark_branch(step: StepBuilder[State], event: Branching, context: Context) ->
 
 
 def go_to_branch(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """Nothing is under way: the conversation goes to the other branch, if it is to. It stays if it ends instead, or was
-    imported, since nothing goes on by itself then; a new message waits, or is withdrawn with those that do."""
-    if (to := step.goes_to) is None:
+    """Nothing is under way: the conversation goes to the other branch, if it is to. If it ends instead, a new message
+    is withdrawn with those that wait; in an imported conversation messages wait for a retry or for the next one."""
+    to = step.goes_to
+    if to is None:
         return
-    if not (step.closing or is_imported(step, event, context)):
+    if not step.closing:
         step.switch_branch(to)
-    elif to.said is not None:
-        step.inbox = in_order((*step.inbox, to.said))
+        left = to.messages if is_imported(step, event, context) else ()
+    else:
+        left = () if to.said is None else (to.said,)
+    step.inbox = in_order((*step.inbox, *left))
 
 
 def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
@@ -541,7 +544,14 @@ def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Canc
     return step.within_turn(Cancelling, round=step.round, deadline=deadline, closing=closing, goes_to=goes_to)
 
 
-def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
+def stop_answer(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
+    """The model is told to stop, and must hand over what it has written before a deadline."""
+    assert isinstance(step.state, LlmRequesting), "the guard of this branch finds that the model is asked"
+    step.begin_round(())
+    return abort_work(step, event, context).replace(answering=step.state.effect_id)
+
+
+def abort_all(step: StepBuilder[State], spared: Set[int | None] = frozenset()) -> None:
     """Stop everything in flight, except for the effects in `spared`."""
     in_flight = step.state.in_flight()
     for effect_id in sorted(in_flight.keys() - spared):
@@ -549,20 +559,24 @@ def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) ->
         step.add_effect(stop(effect_id=effect_id))
 
 
-def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
+def wait_for_others(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
     """Something has not confirmed yet that it stopped."""
-    return step.same(turn=step.turn, round=step.round, resumes=step.resumes)
+    state = step.state
+    assert isinstance(state, Cancelling), "nothing else is at work beside a model that is asked"
+    return state.replace(book=step.book, turn=step.turn, round=step.round, resumes=step.resumes)
 
 
 def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer."""
-    stopping = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
+    """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer. What the
+    model had written when it was stopped is what is displayed of the turn."""
+    told = {step.state.answering, *step.state.round.effect_ids} if isinstance(step.state, Cancelling) else set()
     answered = {event.effect_id} if isinstance(event, Answer) else set()
-    abort_all(step, stopping.union(answered))
+    abort_all(step, told | answered)
     texts = context.policy.texts
     running = texts.in_doubt if is_imported(step, event, context) else texts.cancelled
     close_round(step, context, running=running, unrun=texts.skipped)
-    step.conclude("cancelled")
+    kept = step.turn.final
+    step.conclude("cancelled", kept if kept is not None and kept.seq == step.seq else None)
     leave_turn(step, context)
     go_to_branch(step, event, context)
 

@@ -179,6 +179,7 @@ class Texts(Rules):
         "output_failed",
         "output_tool",
         "output_guidance",
+        "stopped",
     )
 
     # Results
@@ -214,6 +215,7 @@ class Texts(Rules):
     did_not_run: Text = "This did not run: the program stopped before it could."
     interrupted: Text = "Not run: the program was interrupted too often."
     undelivered: Text = "(The user did not receive this.)"
+    stopped: Text = "(The user stopped your answer here.)"
     acknowledgement: Text = "Message delivered to user"
     recorded: Text = "Recorded: the user receives it when the turn ends."
     recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."

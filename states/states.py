@@ -498,15 +498,17 @@ class Compacting(Busy):
 
 
 class Cancelling(InRound):
-    """Tools and sub-agents that were running must confirm that they stopped, or the deadline passes. Then the
+    """What was under way must confirm that it stopped, or the deadline passes: tools and sub-agents that were running,
+    or the model, which was asked by the effect `answering`. In the latter case the round has no calls. Then the
     conversation ends if it is `closing`, and goes on at the point `goes_to` if there is one."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
+    IN_FLIGHT: ClassVar = (RequestLlm, ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
     closing: bool = False
     goes_to: BranchPoint | None = None
+    answering: int | None = None
 
     def agreed_wait(self, policy: Policy) -> float | None:
         """The time in which what runs must have stopped. `Pure.`"""
@@ -514,7 +516,8 @@ class Cancelling(InRound):
 
     def in_flight(self) -> InFlight:
         """Whatever has not stopped yet, and the deadline. `Pure.`"""
-        return {**_round_in_flight(self.round), **_timer_in_flight(self.deadline)}
+        asked: InFlight = {} if self.answering is None else {self.answering: RequestLlm}
+        return {**asked, **_round_in_flight(self.round), **_timer_in_flight(self.deadline)}
 
 
 class InDoubt(InRound):

@@ -21,7 +21,7 @@ from .effects import (
     SwitchBranch,
     WithholdContent,
 )
-from .events import BRANCHING, Event, LlmFailed, Report, UserCancel
+from .events import BRANCHING, Event, LlmFailed, LlmStopped, Report, UserCancel
 from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
@@ -32,7 +32,7 @@ S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
 
 
-UNFINISHED = (LlmFailed, UserCancel, *BRANCHING)
+UNFINISHED = (LlmFailed, LlmStopped, UserCancel, *BRANCHING)
 """The events that end an answer before it is complete. What it took is counted before anything else is decided."""
 
 

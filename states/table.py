@@ -24,7 +24,7 @@ from .choices import (
 from .errors import RefusalCode
 from .events import (
     BRANCHING, AgentMessage, AskUserQuestionPending, CallRestricted, CloseRequested, CompactionRequested,
-    DeadlineReached, DetailsChanged, DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse,
+    DeadlineReached, DetailsChanged, DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, LlmStopped,
     MemoryRecalled, MessageWithdrawn, Opened, PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue,
     RetryRequested, ScheduleChanged, SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete,
     ToolInterrupted, ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse,
@@ -33,13 +33,13 @@ from .events import (
 from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards import (
     asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child, did_not_run,
-    fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output, has_next_model, has_room,
-    has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn, is_silent, is_stale, is_unknown,
-    knows_profile, leaves_turn, may_ask, may_ask_for_child, may_ask_without_suspect, may_change_branch,
-    may_compact_again, may_have_schedule, may_not_run_twice, may_resume, may_retry, may_try_again, may_wait,
-    must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks, others_work, refuses_words,
-    says_nothing, spawns_children, starts_next_turn, still_waits, wants_tools, wants_tools_too_late, was_verified,
-    work_is_claimed,
+    fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output, has_lost_answer,
+    has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn, is_silent,
+    is_stale, is_unknown, knows_profile, leaves_turn, may_ask, may_ask_for_child, may_ask_without_suspect,
+    may_change_branch, may_compact_again, may_have_schedule, may_not_run_twice, may_resume, may_retry, may_try_again,
+    may_wait, must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks, others_work, refuses_words,
+    says_nothing, spawns_children, starts_next_turn, still_waits, stops_answer, wants_tools, wants_tools_too_late,
+    was_verified, work_is_claimed,
 )
 from .handlers import agents, model, people, tools, turns
 from .states import (
@@ -159,6 +159,7 @@ TABLE: Table = {
         on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=junctions.compact),
         on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=model.ask_next_model),
         on(LlmFailed, EffectFailed, to=GIVE_UP, then=model.give_up),
+        on(LlmStopped, to=ACKNOWLEDGED, then=model.keep_stopped),
         AT_WORK,
     ),
     RetryWaiting: lines(
@@ -249,6 +250,10 @@ TABLE: Table = {
         WORKING,
     ),
     Cancelling: lines(
+        on(LlmStopped, to=ACKNOWLEDGED, then=model.keep_stopped),
+        on(LlmResponse, to=REST, then=model.end_with_last_response),
+        on(LlmFailed, to=REST, then=junctions.end_cancelled),
+        on(EffectFailed, when=stops_answer, to=REST, then=junctions.end_cancelled),
         on(ToolComplete, to=ACKNOWLEDGED, then=tools.take_result),
         on(ToolReconciled, to=ACKNOWLEDGED, then=agents.take_verdict),
         on(ToolAborted, to=ACKNOWLEDGED, then=tools.take_abort),
@@ -258,6 +263,7 @@ TABLE: Table = {
         on(SubAgentFinished, to=ACKNOWLEDGED, then=agents.take_outcome_of_cancelled),
         on(EffectFailed, to=ACKNOWLEDGED, then=agents.take_failure),
         on(DeadlineReached, to=REST, then=junctions.end_cancelled),
+        on(Resumed, when=has_lost_answer, to=REST, then=junctions.end_cancelled),
         on(Resumed, when=may_resume, to=SAME, then=tools.take_up_run),
         on(Resumed, to=REST, then=junctions.end_cancelled),
         on(*BRANCHING, when=may_change_branch, to=SAME, then=agents.go_to_branch_when_stopped),

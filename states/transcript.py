@@ -35,6 +35,7 @@ from .events import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     MemoryRecalled,
     MessageEdited,
     MessageWithdrawn,
@@ -527,7 +528,14 @@ class Transcript:
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event = entry.event
         fields: dict[str, Any] = {"role": "assistant", "turn": _own_turn(entry), "seq": entry.seq}
-        if type(event) is not LlmResponse or type(said) is Made:
+        if type(event) is LlmStopped:
+            fields["text"] = event.content
+            fields["thinking"] = event.thinking
+            fields["model"] = event.model
+            fields["stopped"] = "cancelled"
+            self.is_verbatim = False
+            self._acceptance.accept(event.model, entry.seq)
+        elif type(event) is not LlmResponse or type(said) is Made:
             fields["text"] = self.words(said)
         else:
             fields["text"] = event.content

@@ -180,10 +180,14 @@ class ModelAnswer:
 class Token:
     """A piece of a streamed answer, which is shown before the rest has arrived. An empty one is not shown; it says that
     the answer goes on, with a piece of a call for example. One of the kind output is a piece of the arguments by which
-    a typed answer is given (`RequestedOutput.tool`)."""
+    a typed answer is given (`RequestedOutput.tool`).
+
+    `usage` is what the answer has cost so far, where the model knows it: an answer that is stopped then counts with
+    that, and with an estimate otherwise."""
 
     text: str
     kind: Literal["text", "thinking", "output"] = "text"
+    usage: Usage | None = None
 
 
 LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FAULT_OF_A_MODEL)
@@ -275,9 +279,9 @@ class Llm(Protocol):
     It may have `output_way(has_tools)`, which says how it is asked for a typed answer, in a request with other tools or
     without: `"native"`, `"tool"` or `"prompted"`. Without it a tool is offered, and a call of it is the answer.
 
-    It may have `estimate(request, written)`, which returns about what it has cost when so many characters of the answer
-    have come. It is asked for the usage of an answer that is cut off. Without it the tokens are estimated without a
-    cost.
+    It may have `estimate(request, written)`, which returns about what it has cost when this text of the answer has
+    come. It is asked for the usage of an answer that is cut off or stopped. Without it the tokens are estimated without
+    a cost.
 
     It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
     has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
@@ -288,7 +292,7 @@ class Llm(Protocol):
         """Answer the request, and call `show` with each piece as it arrives.
 
         Raises `LlmFailure`. When the task is cancelled the implementation closes its connection before it lets
-        `CancelledError` pass.
+        `CancelledError` pass. It may show a last, empty token with the `usage` before.
         """
         ...
 
@@ -297,12 +301,12 @@ _CHARACTERS_PER_TOKEN = 4
 """For estimates. English has 4.4 bytes a token in OpenAI's encoding, other languages have fewer."""
 
 
-def estimated_usage(model: Llm, request: ModelRequest, written: int) -> Usage:
-    """About what a request has cost when so many characters of its answer have come."""
+def estimated_usage(model: Llm, request: ModelRequest, written: str) -> Usage:
+    """About what a request has cost when this text of its answer has come."""
     if callable(estimate := getattr(model, "estimate", None)):
         usage: Usage = estimate(request, written)
         return usage
-    return Usage(input_tokens=tokens_of(request.size), output_tokens=tokens_of(written), estimated=True)
+    return Usage(input_tokens=tokens_of(request.size), output_tokens=tokens_of(len(written)), estimated=True)
 
 
 def tokens_of(characters: int) -> int:

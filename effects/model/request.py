@@ -200,7 +200,7 @@ def assemble_context(
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_closing(effect, context, transcript, tools, recalled, form)),
         # Where no message needs other words, none is looked at.
-        wording=None if transcript.is_verbatim else Wording(context.policy.texts.undelivered, effect.model),
+        wording=None if transcript.is_verbatim else Wording.of(context.policy.texts, effect.model),
     )
 
 
@@ -394,7 +394,8 @@ class CachedPrompt:
         """Keep what was written, unless the messages would be written differently now."""
         model, family, wording = written_for
         if written_for != self._written_for or len(system) != len(self._system):
-            self._written = WrittenMessages(model, system, None if wording is None else wording.read, family)
+            worded = (None, None) if wording is None else (wording.read, wording.note)
+            self._written = WrittenMessages(model, system, worded[0], family, worded[1])
         elif system != self._system:
             self._written.replace_system(system)
         self._written_for, self._system = written_for, system

@@ -243,12 +243,24 @@ _REFUSED = "the provider refused it"
 @dataclass(frozen=True)
 class Wording:
     """The words in which `model` reads messages. A message of another agent stands between tags, and nothing else can
-    look like one; a result whose speech did not reach the user has the note `undelivered`; and in place of what a
-    provider has refused there is a note, so that the model neither misses it nor guesses at it. A message that does not
-    come from a step of the log, such as a summary of earlier ones, is made for the model and stays as it is."""
+    look like one; a result whose speech did not reach the user has the note `undelivered`; behind an answer that the
+    user stopped stands the note `stopped`; and in place of what a provider has refused there is a note, so that the
+    model neither misses it nor guesses at it. A message that does not come from a step of the log, such as a summary of
+    earlier ones, is made for the model and stays as it is."""
 
     undelivered: str
     model: str = ""
+    stopped: str = ""
+
+    @classmethod
+    def of(cls, texts: Texts, model: str) -> Wording:
+        """The words of these texts, as this model reads them. `Pure.`"""
+        return cls(texts.undelivered, model, texts.stopped)
+
+    def note(self, message: Message) -> str:
+        """What the model is told behind a message: of an answer that it was stopped. It is told in the user's role,
+        since a model goes on to write what it finds in its own answers. `Pure.`"""
+        return self.stopped if message.role == "assistant" and message.stopped else ""
 
     def read(self, message: Message) -> Message:
         """The message in the words that a model reads. `Pure.`"""

@@ -40,6 +40,9 @@ from .port import ModelRequest
 Read = Callable[[Message], Message]
 """Returns a message in the words that a model reads."""
 
+Note = Callable[[Message], str]
+"""Returns what a model is told behind a message, in the user's role; empty if nothing is."""
+
 _MOST_PLACES = 64
 """The places that are remembered: those of the requests of a few turns, within which messages change."""
 
@@ -61,13 +64,18 @@ class _Place(NamedTuple):
 class WrittenMessages:
     """The messages of a history as they are sent to `model` behind this system message, which is one message or none.
 
-    `read` returns a message in the words that the model reads; None stands for a history without a message that needs
-    other words. `family` is that of the model, by default that of its name: what the model of a message wrote for its
-    family goes back to it, as `families.py` says.
+    `read` returns a message in the words that the model reads, and `note` what it is told behind the message; None
+    stands for a history without a message that needs other words. `family` is that of the model, by default that of its
+    name: what the model of a message wrote for its family goes back to it, as `families.py` says.
     """
 
     def __init__(
-        self, model: str, system: Sequence[WireMessage] = (), read: Read | None = None, family: str = ""
+        self,
+        model: str,
+        system: Sequence[WireMessage] = (),
+        read: Read | None = None,
+        family: str = "",
+        note: Note | None = None,
     ) -> None:
         self._model = model
         self._family = family or family_named(model)
@@ -75,6 +83,7 @@ class WrittenMessages:
         self._takes_own_ids = maker is None or maker.takes_own_ids
         self._needs_separator, self._needs_user_first = needs_separator(model), needs_user_first(model)
         self._read = read
+        self._note = note
         self._system = len(system)
         self._first_turn = self._kept_since = 0
         """The turn under way, or the one that it tries again, and the first one whose thinking goes back."""
@@ -173,6 +182,8 @@ class WrittenMessages:
             self._append(sent)
         for call in message.tool_calls:
             self._called[legal_name(call.name)] = None
+        if self._note is not None and (note := self._note(message)):
+            self._append({"role": "user", "content": note})
 
     def _ids_of(self, message: Message, is_own: bool) -> Callable[[ToolCall], str]:
         """What assigns the ids of the calls of this message: to its own family those that its provider gave."""

@@ -28,6 +28,7 @@ from ...states.events import (
     DoubtResolved,
     Event,
     LlmResponse,
+    LlmStopped,
     MessageEdited,
     MessageWithdrawn,
     Opened,
@@ -101,6 +102,7 @@ GIVEN: Mapping[tuple[type[BaseModel], str], GivenKind] = {
     (ProfileTransferred, "profile"): "profile",
     (Transfer, "profile"): "profile",
     (LlmResponse, "model"): "model",
+    (LlmStopped, "model"): "model",
 }
 """The names that are left alone if the application gave them, and whose names they are."""
 

@@ -244,6 +244,7 @@ STANDS_IN: dict[Junction, StateType] = {
     choices.GIVE_UP: LlmRequesting,
     choices.NEXT_IN_ROUND: ToolExecuting,
     choices.CHECK_WORK: Verifying,
+    choices.AFTER_OUTPUT: LlmRequesting,
     choices.END_TURN: Summarizing,
     choices.REST: Idle,
     choices.FAIL: Failed,

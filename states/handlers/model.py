@@ -1,9 +1,9 @@
 """What follows from a model's response or failure: tools start, the turn ends, or the model is asked again.
 
-Rows out of `LlmRequesting`, where the model responds or its request fails, and out of `RetryWaiting`, where the wait
-before another attempt is over; the junction CHECK_WORK with the rows out of `Verifying`, where it turns out whether the
-work is as complete as the model claims; and rows out of `Compacting`, where the history is compacted for a request, or
-cannot be.
+Rows out of `LlmRequesting`, where the model responds or its request fails, out of `Cancelling`, where it is stopped,
+and out of `RetryWaiting`, where the wait before another attempt is over; the junction CHECK_WORK with the rows out of
+`Verifying`, where it turns out whether the work is as complete as the model claims; and rows out of `Compacting`, where
+the history is compacted for a request, or cannot be.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..events import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     RetryDue,
     WorkVerified,
 )
@@ -30,6 +31,7 @@ from ..junctions import (
     compact_effect,
     compact_up_to,
     conclude_with,
+    end_cancelled,
     go_to_branch,
     limit_sentence,
     mark_branch,
@@ -38,7 +40,7 @@ from ..junctions import (
 )
 from ..outputs import is_valid_output, misses_output, output_errors, wants_output
 from ..replies import deliverable, due_nudge, text_of_reply
-from ..states import Compacting, LlmRequesting, RetryWaiting, State, Verifying
+from ..states import Cancelling, Compacting, LlmRequesting, RetryWaiting, State, Verifying
 from ..step_builder import StepBuilder
 from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
@@ -46,7 +48,7 @@ from ..values.turn import Failure, TurnRecord
 from ..values.value import later, shortened
 
 
-def take_response(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
+def take_response(step: StepBuilder[LlmRequesting | Cancelling], event: LlmResponse, context: Context) -> None:
     """Take over what every response brings: its text enters the transcript, its cost is counted, and the nudge of its
     request is used up."""
     usage, calls, policy, said = event.usage, event.tool_calls, context.policy, step.heard()
@@ -257,6 +259,23 @@ def take_empty(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Co
     take_response(step, event, context)
     only_thought = context.policy.empty.until_limit and bool(event.thinking.strip()) and not event.content.strip()
     step.change_turn(empties=step.turn.empties + 1, only_thought=only_thought)
+
+
+# --- a response that was stopped
+
+
+def keep_stopped(step: StepBuilder[LlmRequesting | Cancelling], event: LlmStopped, context: Context) -> None:
+    """What the model had written for people enters the transcript; thinking alone leaves nothing behind."""
+    if event.content.strip():
+        said = step.heard()
+        step.change_turn(final=said, speaks=event.speaks)
+        step.persist(said)
+
+
+def end_with_last_response(step: StepBuilder[Cancelling], event: LlmResponse, context: Context) -> None:
+    """The response was complete before the model could be stopped: the turn is over, and none of its calls runs."""
+    take_response(step, event, context)
+    end_cancelled(step, event, context)
 
 
 # --- failures

@@ -107,7 +107,8 @@ Approver = Literal["user", "operator"]
 """Who may allow a call: whoever uses the conversation, or only somebody who acts for the application."""
 
 Stopped = Literal["cancelled", "denied"]
-"""Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
+"""Why a message is not what it would have been, although nothing failed: the turn was cancelled, or nobody allowed the
+call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +313,7 @@ class Message(Record):
     `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
     `opaque`, the provider's sealed thinking blocks; `provider` is what else only its family of models reads.
     `citations` are the sources that it names, and `logprobs` the probabilities of its tokens, as the provider wrote
-    them.
+    them. If it is `stopped`, it is what the model had written when a person stopped it.
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
     person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person

@@ -34,6 +34,7 @@ from ...states.events import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     MemoryRecalled,
     MessageEdited,
     MessageWithdrawn,
@@ -122,8 +123,10 @@ def _wrong_answers(chance: Chance, vocabulary: Vocabulary, state: State, asked: 
 
 
 def _round(state: State) -> Round | None:
+    """The round of calls of this state, if it has one."""
     # Among the fields, because pydantic's models take many times as long to find that they have no such attribute.
-    return vars(state).get("round")
+    round_: Round | None = vars(state).get("round")
+    return round_ if round_ is not None and round_.calls else None
 
 
 def cancel_in(chance: Chance, vocabulary: Vocabulary, state: State) -> UserCancel:
@@ -263,7 +266,7 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
     ]
     reports = [changed(report(chance, vocabulary, state, kind), at=at) for kind in reports_in(state)]
     settings = [request(chance, vocabulary, kind, f"{state.book.seq}-{kind.__name__}", at, state) for kind in SETTINGS]
-    others = (*_rare_reports(state, at), *_branchings(state, at))
+    others = (*_branchings(state, at), *_rare_reports(state, at))
     return [*chance.shuffled([*answers, *requests, *reports]), *settings, *others]
 
 
@@ -361,6 +364,17 @@ _HELD: tuple[tuple[Suspect, ...], ...] = (
 """What a request may hold that is refused for its content: the last is what events say that older versions stored."""
 
 
+def _stopped_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    said = vocabulary.response(chance)
+    return {
+        "content": said.content,
+        "thinking": said.thinking,
+        "usage": vocabulary.usage(chance),
+        "model": vocabulary.model(chance),
+        "speaks": effect_id % 2 == 1,
+    }
+
+
 def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
     kind = vocabulary.model_failure(chance)
     return {
@@ -419,6 +433,7 @@ def _outcome(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: Round
 ANSWER_GENERATORS: dict[type[Answer], AnswerGenerator] = {
     LlmResponse: _model_response,
     LlmFailed: _model_failure,
+    LlmStopped: _stopped_response,
     EffectFailed: _failure,
     ToolComplete: lambda chance, words, effect_id, call: {"result": result_of(chance, words, call)},
     ToolReconciled: _reconciliation,

@@ -711,14 +711,18 @@ def _in_doubt(chance: Chance, counters: Book) -> Fields:
 
 
 def _cancelling(chance: Chance, counters: Book) -> Fields:
-    match chance.below(3):
+    answering = None
+    match chance.below(4):
         case 0:
             open_round = round_of(chance, counters, running=1)
+        case 3:
+            open_round, answering = Round(calls=()), 1 + chance.below(TIMER)
         case 1:
             open_round = round_of(chance, counters, running=1, doubtful=1)
         case _:
             open_round, _ = with_children(chance, counters)
-    return {"round": open_round, "deadline": timer(chance), "closing": chance.often()}
+    closing = chance.often()
+    return {"round": open_round, "deadline": timer(chance), "closing": closing, "answering": answering}
 
 
 def _compacting(chance: Chance, counters: Book) -> Fields:

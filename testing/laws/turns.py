@@ -30,6 +30,7 @@ from ...states.events import (
     Event,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     Request,
     Resumed,
     RetryRequested,
@@ -143,6 +144,23 @@ def _acknowledgements(state: Cancelling, at: datetime) -> Iterator[Answer]:
         acknowledgement = kind.acknowledgement(effect_id, at)
         if acknowledgement is not None:
             yield acknowledgement
+
+
+def keeps_what_was_stopped(history: History) -> None:
+    """Law 8: what a model had written for people when it was stopped is in the transcript, as it came, marked, and
+    without calls; it is the text of the turn, which is over. A model that had written nothing leaves nothing."""
+    newest = history.newest
+    if newest.step is None or not isinstance(newest.event, LlmStopped):
+        return
+    ended, seq = newest.step.ended, newest.after.book.seq
+    require(ended is not None and ended.status == "cancelled", "a turn goes on whose model was stopped", history)
+    kept = [message for message in history.transcript if message.seq == seq and message.role == "assistant"]
+    content = newest.event.content
+    wanted = [(content, "cancelled", ())] if content.strip() else []
+    texts = [(message.text, message.stopped, message.tool_calls) for message in kept]
+    require(texts == wanted, "the transcript does not hold what the model had written", history)
+    final = Heard(seq=seq) if wanted else None
+    require(ended is not None and ended.final_content == final, "the turn has another text than was written", history)
 
 
 def can_be_left(history: History) -> None:

@@ -543,7 +543,8 @@ class TestATurnThatNobodySentAMessageFor:
         scout = await self.left_by_schedule(database, clock)
         async with Engine.open(database, model=MODEL, clock=clock) as engine:
             conversation = await engine.get(scout)
-            await conversation.cancel()
+            await conversation.cancel(wait=False)
+            await clock.advance(Policy().cancel_deadline)
             await until(lambda: conversation.state.type == "idle")
             await clock.advance(60)
             await until(lambda: conversation.state.type != "idle")

@@ -337,7 +337,8 @@ class TestCancel:
             assert len(results(await conversation.transcript())) == 1
 
     async def test_cancel_while_the_model_is_asked(self, database: Database) -> None:
-        """P8: it is at rest at once, without half a message; a late answer is ignored, also in the next turn."""
+        """P8: it is at rest at once, and nothing is kept where nothing was shown; a late answer is ignored, also in the
+        next turn."""
         gate = Gate()
         answers = [answers_after(gate, "too late"), lambda request: "fresh"]
 

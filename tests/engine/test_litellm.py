@@ -122,7 +122,8 @@ async def test_ids_that_repeat_on_the_wire(database: Path) -> None:
 
 
 async def test_a_cancel_closes_the_connection(database: Path) -> None:
-    """P8: after a cancel the connection is closed, no half message is stored, and the next turn has its own request."""
+    """P8: after a cancel the connection is closed, what was streamed is kept, with what it has cost by litellm's count,
+    and the next turn has its own request, which shows it."""
     script = [hangs("half a "), says("Whole.")]
     async with OpenAiServer(script) as server, Engine.open(database, model=model_at(server)) as engine:
         conversation = await engine.create()
@@ -135,9 +136,16 @@ async def test_a_cancel_closes_the_connection(database: Path) -> None:
         await server.left()
         again = await conversation.send("Again")
 
-        assert (await turn).status == "cancelled"
+        stopped = await turn
+        assert (stopped.status, stopped.final_content, stopped.reply) == ("cancelled", "half a ", "")
+        assert stopped.usage == Usage(input_tokens=8, output_tokens=3, estimated=True)
         assert again.reply == "Whole."
-        assert [m.text for m in await conversation.transcript()] == ["Hi", "Again", "Whole."]
+        assert [m.text for m in await conversation.transcript()] == ["Hi", "half a ", "Again", "Whole."]
+        assert [(m["role"], m["content"]) for m in server.requests[-1]["messages"]] == [
+            ("user", "Hi"),
+            ("assistant", "half a "),
+            ("user", "(The user stopped your answer here.)\n\nAgain"),
+        ]
 
 
 @pytest.mark.parametrize(

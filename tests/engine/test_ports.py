@@ -325,7 +325,7 @@ class TestADispatcher:
         async with Engine.open("sqlite://", model=ScriptedLlm([]), dispatcher=elsewhere) as engine:
             conversation = await engine.create()
             await conversation.send("Hi", wait=False)
-            await conversation.cancel()
+            await conversation.cancel(wait=False)
 
         assert elsewhere.aborted == [elsewhere.requests()[0].effect_id]
 

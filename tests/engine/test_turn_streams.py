@@ -619,8 +619,8 @@ class TestARetry:
 class TestACancelledTurn:
     """A turn that is cancelled while the model writes."""
 
-    async def test_leaves_no_text_on_the_screen(self, database: Database) -> None:
-        """The client that shows the first piece discards it."""
+    async def test_leaves_what_was_written_on_the_screen(self, database: Database) -> None:
+        """P8: the client shows the first piece as a message."""
         gate = Gate()
         async with Engine.open(database, model=Writes([["Good mor", "ning."]], lambda _: gate())) as engine:
             conversation = await engine.create()
@@ -629,7 +629,7 @@ class TestACancelledTurn:
             await conversation.send("Hello", wait=False)
             await until(lambda: client.shows(["Hello"], "Good mor"))
             await conversation.cancel()
-            await until(lambda: client.shows(["Hello"], ""))
+            await until(lambda: client.shows(["Hello", "Good mor"], ""))
             await client.stop()
 
 

@@ -233,7 +233,7 @@ class SimulatedLlm:
         """Answer the request. Raises `LlmFailure`, and whatever else models may raise."""
         return await self._models.answer(request, show)
 
-    def estimate(self, request: ModelRequest, written: int) -> Usage:
+    def estimate(self, request: ModelRequest, written: str) -> Usage:
         """What an answer that is cut off has cost: as much as one that is whole."""
         return USAGE
 

@@ -16,7 +16,6 @@ from turnwise.states import (
     AgentMessage,
     Cancelling,
     Closed,
-    CloseRequested,
     CompactHistory,
     Compacting,
     CompactionRequested,
@@ -745,7 +744,7 @@ class TestRelay:
             flow = relaying()
             prepare(flow)
 
-            flow.happens(CloseRequested)
+            flow.closes()
 
             assert [(one.target, one.returned) for one in flow.mail()] == [(BUILDER, True)]
 

@@ -365,16 +365,18 @@ class TestCancel:
         assert conversation.results() == {"ask": TEXTS.cancelled}
 
     def test_a_cancel_while_the_model_answers_stops_the_request(self) -> None:
-        """P8: Idle, the request is aborted, and no half message is in the transcript."""
+        """P8: the request is aborted, and the turn is over as soon as the model has said what it had written."""
         conversation = Conversation()
         conversation.says()
         in_flight = conversation.flying(RequestLlm)
 
-        conversation.cancels()
+        conversation.happens(UserCancel)
 
-        conversation.rests_in(Idle)
+        assert conversation.rests_in(Cancelling).answering == in_flight
         assert conversation.stopped() == [in_flight]
-        assert conversation.roles() == ["user"]
+        conversation.model_stops("A table for")
+        conversation.rests_in(Idle)
+        assert conversation.roles() == ["user", "assistant"]
 
     def test_a_late_response_is_ignored_even_after_a_new_request_began(self) -> None:
         """P8: the late response is ignored even after a new request began."""

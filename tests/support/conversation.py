@@ -16,6 +16,7 @@ from turnwise.states import (
     AgentMessage,
     AskUserQuestionPending,
     AwaitingUserResponse,
+    Cancelling,
     CloseRequested,
     CompactHistory,
     CompactionRequested,
@@ -29,6 +30,7 @@ from turnwise.states import (
     HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     LogEntry,
     Message,
     MessageWithdrawn,
@@ -185,9 +187,13 @@ class Conversation:
         """A person takes a message back."""
         return self.happens(MessageWithdrawn, message_id=message_id)
 
-    def cancels(self, turn: int | None = None) -> Step:
-        """A person cancels."""
-        return self.happens(UserCancel, turn=turn)
+    def cancels(self, turn: int | None = None, **fields: Any) -> Step:
+        """A person cancels. A model that is asked has written nothing."""
+        return self._stops_model(self.happens(UserCancel, turn=turn, **fields))
+
+    def _stops_model(self, step: Step) -> Step:
+        is_asked = isinstance(self.state, Cancelling) and self.state.answering is not None
+        return self.model_stops() if is_asked else step
 
     def answers(self, answers: dict[str, Any], **fields: Any) -> Step:
         """A person answers."""
@@ -210,8 +216,8 @@ class Conversation:
         return self.happens(CompactionRequested)
 
     def closes(self) -> Step:
-        """The host closes the conversation."""
-        return self.happens(CloseRequested)
+        """The host closes the conversation. A model that is asked has written nothing."""
+        return self._stops_model(self.happens(CloseRequested))
 
     def changes_rules(self, **rules: Any) -> Step:
         """The host changes the policy."""
@@ -238,6 +244,10 @@ class Conversation:
         sentence = "The model is not well."
         effect_id = self.flying(RequestLlm)
         return self.happens(LlmFailed, effect_id=effect_id, kind=kind, sentence=sentence, retry_after=retry_after)
+
+    def model_stops(self, content: str = "", **fields: Any) -> Step:
+        """The model acknowledges that it was stopped, when it had written this."""
+        return self.happens(LlmStopped, effect_id=self.flying(RequestLlm), content=content, **fields)
 
     # --- tools
 

@@ -11,11 +11,11 @@ Gemini's. Here the input holds all that was sent, and the output all that was wr
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ def listed_model(name: str) -> ListedModel:
     return _litellm_list().find(name)
 
 
-@functools.cache
+@cache
 def _litellm_list() -> ModelList:
     package = find_spec("litellm")
     return ModelList({}, ()) if package is None else ModelList.read(Path(package.origin or "").with_name(_FILE))
@@ -280,9 +280,23 @@ def tokens_in(told: Any) -> Tokens:
     return Tokens(sent, output, cached, min(written, sent - cached), min(reasoning or apart, output))
 
 
-def estimated_tokens(request: ModelRequest, written: int) -> Tokens:
-    """About how many tokens a request took of whose answer so many characters had come, if nobody has told. `Pure.`"""
-    return Tokens(tokens_of(request.size), tokens_of(written))
+def estimated_tokens(model: str, request: ModelRequest, written: str, litellm: Any) -> Tokens:
+    """About how many tokens a request took of whose answer this text had come, if nobody has told.
+
+    litellm counts them with OpenAI's tokenizer, which it brings along: those of other makers it would load from the
+    web. What it cannot count is estimated by its length.
+    """
+    count = partial(litellm.token_counter, model.partition("/")[2], _TOKENIZER, use_default_image_token_count=True)
+    try:
+        sent = count(messages=list(request.messages), tools=list(request.tools) or None)
+        return Tokens(sent or tokens_of(request.size), count(text=written) if written else 0)
+    except Exception as error:
+        logger.debug("Tokens are estimated by length: %s", error)
+        return Tokens(tokens_of(request.size), tokens_of(len(written)))
+
+
+_TOKENIZER = {"type": "openai_tokenizer", "tokenizer": None}
+"""What litellm is given so that it does not choose a tokenizer itself."""
 
 
 def _named(told: Any) -> dict[str, Any]:

@@ -213,10 +213,9 @@ class LiteLlm:
         self._senses.note_answer(request)
         return answer
 
-    def estimate(self, request: ModelRequest, written: int) -> Usage:
-        """About what a request has cost when so many characters of its answer have come. Needs litellm to be
-        loaded."""
-        return self._priced(estimated_tokens(request, written), estimated=True)
+    def estimate(self, request: ModelRequest, written: str) -> Usage:
+        """About what a request has cost when this text of its answer has come. Needs litellm to be loaded."""
+        return self._priced(estimated_tokens(self.model, request, written, self._litellm), estimated=True)
 
     def _priced(self, tokens: Tokens, *, estimated: bool = False) -> Usage:
         return tokens.usage(self._costs.cost_of(tokens, self._litellm), estimated=estimated)
@@ -260,6 +259,10 @@ class LiteLlm:
             reader = AnswerReader(stream, assembler, self._litellm)
             await reader.read()
             return self._answer(assembler, reader.response, request)
+        except asyncio.CancelledError:
+            if assembler.usage:
+                show(Token("", usage=self._priced(tokens_in(assembler.usage))))
+            raise
         except Exception as error:
             failure = self._failure_of(error, request)
             failure.usage = self._spent_on_part(assembler, request)
@@ -363,7 +366,7 @@ class LiteLlm:
             return self._priced(tokens_in(assembler.usage))
         if assembler.is_empty:
             return NOTHING_SPENT
-        return self.estimate(request, len(assembler.text) + len(assembler.thinking))
+        return self.estimate(request, assembler.thinking + assembler.text)
 
     def _secrets(self) -> list[str]:
         return [

@@ -85,36 +85,46 @@ class ModelCaller:
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at a deadline."""
-        model = self._find(request.model)
+        return await self.finish(self.begin(request, show))
+
+    def begin(self, request: ModelRequest, show: Callable[[Token], None]) -> UnfinishedAnswer:
+        """Return the answer to this request, of which nothing has come: `finish` asks for it, and then `show` is called
+        with each piece."""
+        return UnfinishedAnswer(self._find(request.model), request, show)
+
+    async def finish(self, answering: UnfinishedAnswer) -> ModelAnswer:
+        """Ask, and return the whole answer. If the task is cancelled, `answering` has what had come by then. Raises
+        `LlmFailure`, also at a deadline."""
+        model, request = answering.model, answering.request
         if (ready := ready_of(model)) is not None:
             async with _failing_after(_LONGEST_LOADING, request.model, "not ready"):
                 await ready()
-        answer = await self._answer(model, request, show)
+        answer = await self._answer(answering)
         if not isinstance(answer, ModelAnswer):
             raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
         if len(answer.tool_calls) > MAX_CALLS:
             raise make_failure("malformed_response", request.model, f"it makes more than {MAX_CALLS:,} calls at once")
         return answer
 
-    async def _answer(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        answering = _Answering(model, request, show)
+    async def _answer(self, answering: UnfinishedAnswer) -> ModelAnswer:
+        request = answering.request
         with self._running.noted(request.conversation_id, answering):
             async with (
                 _failing_after(self._whole, request.model, "no whole answer", answering.usage),
                 _failing_after(self._silence, request.model, "no piece of an answer", answering.usage) as silence,
             ):
                 answering.on_piece = partial(_begin_again, silence, self._silence)
-                return await model.complete(request, answering.hear)
+                return await answering.model.complete(request, answering.hear)
 
 
 class RunningAnswers:
     """The answers under way of all conversations of an engine."""
 
     def __init__(self) -> None:
-        self._of: dict[str, list[_Answering]] = {}
+        self._of: dict[str, list[UnfinishedAnswer]] = {}
 
     @contextmanager
-    def noted(self, conversation_id: str, answering: _Answering) -> Iterator[None]:
+    def noted(self, conversation_id: str, answering: UnfinishedAnswer) -> Iterator[None]:
         """Return a context in which this answer of the conversation is under way."""
         running = self._of.setdefault(conversation_id, [])
         running.append(answering)
@@ -126,20 +136,23 @@ class RunningAnswers:
                 self._of.pop(conversation_id, None)
 
     def spent_on(self, conversation_id: str) -> Usage:
-        """About what has been spent on the answers of this conversation."""
-        return sum((answering.usage() for answering in self._of.get(conversation_id, ())), NOTHING_SPENT)
+        """About what has been spent on the answers of this conversation, apart from its next message: whoever asked for
+        that says itself what it has cost."""
+        counted = (one.usage() for one in self._of.get(conversation_id, ()) if one.request.purpose != "converse")
+        return sum(counted, NOTHING_SPENT)
 
 
-class _Answering:
-    """An answer that is under way: how much of it has come, and what that may have cost."""
+class UnfinishedAnswer:
+    """An answer of `model` to this request that is under way: what of it has come, and what that may have cost."""
 
-    __slots__ = ("_has_begun", "_model", "_request", "_show", "_written", "on_piece")
+    __slots__ = ("_has_begun", "_pieces", "_show", "_told", "model", "on_piece", "request")
 
     def __init__(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> None:
-        self._model = model
-        self._request = request
+        self.model = model
+        self.request = request
         self._show = show
-        self._written = 0
+        self._pieces: list[Token] = []
+        self._told: Usage | None = None
         self._has_begun = False
         self.on_piece: Callable[[], None] | None = None
 
@@ -148,13 +161,21 @@ class _Answering:
         self._has_begun = True
         if self.on_piece is not None:
             self.on_piece()
+        self._told = token.usage or self._told
         if token.text:
-            self._written += len(token.text)
+            self._pieces.append(token)
             self._show(token)
 
+    def written(self, *kinds: str) -> str:
+        """What has come of these kinds."""
+        return "".join(token.text for token in self._pieces if token.kind in kinds)
+
     def usage(self) -> Usage:
-        """About what has been spent so far; nothing if no piece has come, for then the model may not have begun."""
-        return estimated_usage(self._model, self._request, self._written) if self._has_begun else NOTHING_SPENT
+        """What has been spent so far, as the model has told, or about that; nothing if no piece has come, for then the
+        model may not have begun."""
+        if self._told is not None or not self._has_begun:
+            return self._told or NOTHING_SPENT
+        return estimated_usage(self.model, self.request, "".join(token.text for token in self._pieces))
 
 
 def _nothing() -> Usage:

@@ -7,14 +7,16 @@ in the turn, that the turn's profile allows and that agents of its role may call
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 from ....states.context import Context
 from ....states.dialogue import of_turn
 from ....states.effects import RequestLlm
-from ....states.events import LlmFailed, LlmResponse
+from ....states.events import LlmFailed, LlmResponse, LlmStopped
 from ....states.openai_writing import legal_name
 from ....states.outputs import schema_of_rules
 from ....states.policy import ModelSettings, Policy, settings_of
@@ -54,7 +56,7 @@ from ..request import (
 )
 from ..shown_files import with_files
 from ..system_message import ExplainedTools
-from .asking import ModelCaller, sentence_of
+from .asking import ModelCaller, UnfinishedAnswer, sentence_of
 
 logger = performer_logger("turnwise.planning")
 
@@ -79,8 +81,19 @@ class LlmRequestPerformer:
         self._clock = clock
         self._prompts = PromptCache()
 
-    async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
-        """Ask, and answer with the response or with the failure."""
+    async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed | LlmStopped:
+        """Ask, and answer with the response or with the failure; or, if this task is cancelled, with what had come by
+        then. The connection is closed when this returns."""
+        asking = _Asking()
+        try:
+            return await self._ask(effect, context, asking)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # a cancellation of a library has leaked out of it
+                raise
+            return self._stopped(effect, asking)
+
+    async def _ask(self, effect: RequestLlm, context: EffectContext, asking: _Asking) -> LlmResponse | LlmFailed:
         offer = self._writer.offer_for(effect, context.context, context.turn)
         request, digest = self._write(effect, context, transcript := await context.transcript(), offer)
         schema = schema_wanted(effect, context.context, transcript)
@@ -88,12 +101,15 @@ class LlmRequestPerformer:
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
+        asking.speaks = offer.speaks
         rule = _shown_rule(context.context, offer)
         show: Callable[[Token], None] = partial(_show, context.progress, effect.effect_id, rule)
         if request.output is not None and schema is not None:
+            asking.shows_text = _shows_text(request.output, context)
             show = self._showing_output(show, effect.effect_id, context, request.output, schema)
         try:
-            answer = await self._caller.ask(await with_files(request, context.files), show)
+            asking.answering = self._caller.begin(await with_files(request, context.files), show)
+            answer = await self._caller.finish(asking.answering)
         except LlmFailure as failure:
             return LlmFailed(
                 effect_id=effect.effect_id,
@@ -119,7 +135,7 @@ class LlmRequestPerformer:
         progress = context.progress
         form = self._forms.form_of(schema)
         partial_output = PartialOutput(output, form, lambda value: progress(effect_id, "output", {"value": value}))
-        is_text = output.tool != "" or context.policy.output_reply == "json"
+        is_text = _shows_text(output, context)
 
         def show_both(token: Token) -> None:
             if token.kind == "thinking" or (token.kind == "text" and is_text):
@@ -176,6 +192,33 @@ class LlmRequestPerformer:
             logprobs=storable_block(answer.logprobs, model),
         )
 
+    def _stopped(self, effect: RequestLlm, asking: _Asking) -> LlmStopped:
+        """What had come of the answer. A model that has shown nothing may not have begun."""
+        fields: dict[str, Any] = {}
+        if (answering := asking.answering) is not None:
+            text = answering.written("text") if asking.shows_text else ""
+            thinking = answering.written("thinking")
+            fields = {
+                "content": "" if is_blank(text) else encodable(text),
+                "thinking": encodable(thinking),
+                "usage": answering.usage(),
+                "model": effect.model,
+                "speaks": asking.speaks,
+            }
+        return LlmStopped(effect_id=effect.effect_id, at=self._clock.now(), **fields)
+
+
+class _Asking:
+    """The answer that is asked for, once the model is asked, whether a tool that speaks was offered, and
+    whether people see the text."""
+
+    __slots__ = ("answering", "shows_text", "speaks")
+
+    def __init__(self) -> None:
+        self.answering: UnfinishedAnswer | None = None
+        self.speaks = False
+        self.shows_text = True
+
 
 def schema_wanted(effect: RequestLlm, context: Context, transcript: Transcript) -> OutputSchema | None:
     """The form that the answer to this request must have; None for a text. `Pure.`"""
@@ -184,6 +227,12 @@ def schema_wanted(effect: RequestLlm, context: Context, transcript: Transcript) 
         return None
     brought = None if wanted.seq is None else transcript.output(wanted.seq)
     return brought or schema_of_rules(context, effect.profile)
+
+
+def _shows_text(output: RequestedOutput, context: EffectContext) -> bool:
+    """Whether the text of a typed answer is shown while it comes: beside a call that gives it, or if the user receives
+    it as it is."""
+    return output.tool != "" or context.policy.output_reply == "json"
 
 
 async def _held(

@@ -266,13 +266,14 @@ def _speaker(message: Message, tools: dict[str, str]) -> str:
 
 
 def _text(message: Message, texts: Texts) -> str:
-    """The text of a message, its files and calls, and a note if it did not reach the user. What a provider has refused
-    is left out."""
+    """The text of a message, its files and calls, and a note if it did not reach the user, or if the user stopped it.
+    What a provider has refused is left out."""
     if any(one.what == "text" for one in message.withheld):
         message = message.replace(text=text_in_record(message), tool_calls=(), edited_arguments="")
     files = [f"Shows {labels(message.files)}"] if message.files else []
     calls = [f"[calls {legal_name(call.name)} with {escape_tags(call.raw_arguments)}]" for call in message.tool_calls]
-    notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered]
+    is_stopped = message.role == "assistant" and message.stopped is not None
+    notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered, texts.stopped * is_stopped]
     return "\n".join(part for part in (text_for_model(message), *files, *calls, *notes) if part.strip())
 
 

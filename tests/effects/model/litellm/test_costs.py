@@ -387,8 +387,32 @@ def test_the_usage_has_the_cost() -> None:
     assert Tokens(1).usage(0.5) == Usage(input_tokens=1, cost=0.5)
 
 
-def test_an_estimate_is_made_of_characters() -> None:
+class TestTheTokensThatNobodyHasTold:
+    """P8: of an answer that broke off or was stopped."""
+
+    messages = ({"role": "user", "content": "Tell me about the weather in Tokyo."},)
+
+    @pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5", "ollama/llama-3", "unknown"])
+    def test_litellm_counts_them(self, model: str) -> None:
+        """With a tokenizer that is on this machine, whatever the model is."""
+        tokens = estimated_tokens(model, ModelRequest(model, self.messages), "It rains. It rains.", load_litellm())
+
+        assert 12 <= tokens.input <= 18
+        assert tokens.output == 6
+
+    def test_an_answer_of_which_nothing_came_has_none(self) -> None:
+        """Only the request was read."""
+        assert estimated_tokens("openai/gpt-4o", ModelRequest("m", self.messages), "", load_litellm()).output == 0
+
+
+def test_what_litellm_cannot_count_is_estimated_by_its_characters() -> None:
     """Four of them are about a token, in the texts and in the arguments of calls."""
+
+    class CountsNothing:
+        @staticmethod
+        def token_counter(*given: Any, **named: Any) -> int:
+            raise ValueError("another version")
+
     call = {"function": {"name": "look", "arguments": '{"at":1}'}}
     messages = (
         {"role": "user", "content": "12345678"},
@@ -399,7 +423,7 @@ def test_an_estimate_is_made_of_characters() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
     )
 
-    assert estimated_tokens(ModelRequest("m", messages), 5) == Tokens(5, 2)
+    assert estimated_tokens("m", ModelRequest("m", messages), "12345", CountsNothing) == Tokens(5, 2)
 
 
 def test_a_sum_is_estimated_if_a_part_of_it_is() -> None:
