@@ -523,17 +523,14 @@ def mark_branch(step: StepBuilder[State], event: Branching, context: Context) ->
 
 
 def go_to_branch(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """Nothing is under way: the conversation goes to the other branch, if it is to. If it ends instead, a new message
-    is withdrawn with those that wait; in an imported conversation messages wait for a retry or for the next one."""
-    to = step.goes_to
-    if to is None:
+    """Nothing is under way: the conversation goes to the other branch, if it is to. It stays if it ends instead, or was
+    imported, since nothing goes on by itself then; a new message waits, or is withdrawn with those that do."""
+    if (to := step.goes_to) is None:
         return
-    if not step.closing:
+    if not (step.closing or is_imported(step, event, context)):
         step.switch_branch(to)
-        left = to.messages if is_imported(step, event, context) else ()
-    else:
-        left = () if to.said is None else (to.said,)
-    step.inbox = in_order((*step.inbox, *left))
+    elif to.said is not None:
+        step.inbox = in_order((*step.inbox, to.said))
 
 
 def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:

@@ -266,7 +266,7 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
     ]
     reports = [changed(report(chance, vocabulary, state, kind), at=at) for kind in reports_in(state)]
     settings = [request(chance, vocabulary, kind, f"{state.book.seq}-{kind.__name__}", at, state) for kind in SETTINGS]
-    others = (*_branchings(state, at), *_rare_reports(state, at))
+    others = (*_rare_reports(state, at), *_branchings(state, at))
     return [*chance.shuffled([*answers, *requests, *reports]), *settings, *others]
 
 

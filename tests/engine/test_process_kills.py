@@ -138,6 +138,34 @@ async def queue(database: Path) -> None:
         await until_all_has_arrived(engine)
 
 
+async def second_thoughts(database: Path) -> None:
+    """A message that is edited while a tool runs, an answer that is made again, and a branch that returns."""
+
+    @tool(crash="idempotent")
+    async def ponder() -> str:
+        """Think about it until somebody changes their mind."""
+        await asyncio.sleep(3600)
+        return "Hm."
+
+    def say(request: Any) -> Any:
+        newest = next(message for message in reversed(request.messages) if message["role"] == "user")
+        return call("ponder") if "Ponder" in str(newest) else reply(f"To {newest['content']}")
+
+    async with Engine.open(database, model=FunctionLlm(say), tools=[ponder], channels=[RecordingChannel()]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create()
+        await conversation.send("Ponder.", message_id="m1", wait=False)
+        while await conversation.step_of("m2") is None and conversation.state.type != "tool_executing":
+            await asyncio.sleep(0.001)
+        edited = await conversation.edit("m1", "Never mind.", request_id="m2")
+        again = await conversation.regenerate(request_id="again")
+        await conversation.switch(edited.number, request_id="back")
+        assert (edited.reply, again.reply) == ("To Never mind.", "To Never mind."), (edited, again)
+        assert [turn.number for turn in await conversation.turns()] == [edited.number]
+        assert [branch.number for branch in await conversation.branches()] == [1, again.number]
+        await until_all_has_arrived(engine)
+
+
 async def deletion(database: Path) -> None:
     """Calls that ask their user in the middle and go on: one may run twice, one may not."""
 
@@ -170,7 +198,7 @@ async def deletion(database: Path) -> None:
 class TestEveryBoundary:
     """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
 
-    @pytest.mark.parametrize("scenario", [dinner, queue])
+    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts])
     def test_one_kill_loses_nothing(self, scenario: Any) -> None:
         """A killed process loses nothing that was acknowledged, and runs nothing twice that must not; the next
         process finishes everything."""
@@ -185,7 +213,7 @@ class TestEveryBoundary:
 
         assert report.kills >= (30 if LONG else 6)
 
-    @pytest.mark.parametrize("scenario", [dinner, queue])
+    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts])
     def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:
         """The process that takes over is killed, too."""
         for seed in range(5 if LONG else 1):
