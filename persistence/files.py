@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from secrets import token_hex
+from time import time
 from typing import Protocol, TypeVar
 
 from .codec import files_in
@@ -24,6 +25,21 @@ from .sql.statements import Driver
 logger = logging.getLogger("turnwise.store")
 
 T = TypeVar("T")
+
+FRESH = 86_400
+"""For how many seconds a file may be kept before a step refers to it. Much longer than any request takes."""
+
+
+def new_mark() -> str:
+    """Return a mark that nobody else has, which holds the moment at which it was made."""
+    return f"{int(time()):010x}.{token_hex(8)}"
+
+
+def is_fresh(mark: str) -> bool:
+    """Whether a file was kept under this mark so short a time ago that a step may refer to it soon."""
+    moment, point, _ = mark.partition(".")
+    return bool(point) and int(moment, 16) > time() - FRESH
+
 
 TRIES = 10
 """How often a file is stored again that is deleted at the same moment, because its last conversation was."""
@@ -60,7 +76,7 @@ class DatabaseFiles:
 
     async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> str | None:
         """Store a file, unless it is stored already, and keep it for this conversation; `Files.keep` says the rest."""
-        mark = token_hex(8)
+        mark = new_mark()
         for left in reversed(range(TRIES)):
             try:
                 return await self._keep(conversation_id, sha256, data, mark)

@@ -123,11 +123,12 @@ class StoredEntry(LogEntry):
 
 
 class KeptFile(NamedTuple):
-    """A file that is kept for a conversation: the SHA-256 digest of its bytes in hexadecimal digits, and how many they
-    are."""
+    """A file that is kept for a conversation: the SHA-256 digest of its bytes in hexadecimal digits, how many they are,
+    and the mark under which it was kept the last time."""
 
     sha256: str
     size: int
+    mark: str = ""
 
 
 class Outgoing(NamedTuple):
@@ -209,6 +210,21 @@ class DropOrphanedDeliveries:
 
 
 @dataclass(frozen=True)
+class DropFile:
+    """Keep a file no longer for a conversation whose log does not refer to it, if it was kept under this mark the last
+    time."""
+
+    conversation_id: str
+    sha256: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class DropUnusedFiles:
+    """Delete the files that are kept for no conversation."""
+
+
+@dataclass(frozen=True)
 class RebuildIndex:
     """Build the index of what was said again, from the logs."""
 
@@ -220,6 +236,8 @@ Repair: TypeAlias = (
     | ResetDelivery
     | CountDeliveries
     | DropOrphanedDeliveries
+    | DropFile
+    | DropUnusedFiles
     | RebuildIndex
 )
 """What a store can be told to repair."""

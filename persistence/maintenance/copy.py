@@ -28,6 +28,7 @@ from ..ports import Store
 from ..records import ConversationRecord, EventRow
 from ..summaries import details_of_rows
 from .doctor import LOST_DELIVERY, OTHER_ORIGIN, OTHER_OWNER, is_readable
+from .files import copy_files
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ async def copy_conversations(
 
     Raises `StorageFailed` if the target cannot be written or read just now. What was copied until then stays.
     """
-    batch = _Batch(target)
+    batch = _Batch(source, target)
     async for each in _looked_at(source, target, ids, only_at_rest=only_at_rest):
         if isinstance(each, Copied):
             yield each
@@ -102,7 +103,7 @@ async def _looked_at(
             return record
         if only_at_rest and _is_under_way(record):
             return Copied(record.id, "under_way", len(record.steps))
-        return await _renew(target, record) if conversation_id in stored else record
+        return await _renew(source, target, record) if conversation_id in stored else record
 
     for portion in _portions(ids):
         for each in await _at_once(map(look_at, portion)):
@@ -172,7 +173,8 @@ def _is_under_way(record: ConversationRecord) -> bool:
 class _Batch:
     """Conversations that are written in one transaction."""
 
-    def __init__(self, target: Store) -> None:
+    def __init__(self, source: Store, target: Store) -> None:
+        self._source = source
         self._target = target
         self._records: list[ConversationRecord] = []
         self._size = 0
@@ -192,12 +194,17 @@ class _Batch:
         one by one, so that only this one is left out."""
         records, self._records, self._size = self._records, [], 0
         try:
+            for record in records:
+                await copy_files(self._source, self._target, record, kept=False)
             await self._target.write_records(records)
         except StorageFailed:
             raise
         except (StoreError, InvalidInput):
-            return [await _write_alone(self._target, record) for record in records]
-        portions = ((_verified(self._target, each, "copied") for each in portion) for portion in _portions(records))
+            return [await _write_alone(self._source, self._target, record) for record in records]
+        portions = (
+            (_verified(self._source, self._target, each, "copied") for each in portion)
+            for portion in _portions(records)
+        )
         return [copied for portion in portions for copied in await _at_once(portion)]
 
 
@@ -205,28 +212,37 @@ def _size(row: EventRow) -> int:
     return len(row.payload) + len(row.effects or "") + len(row.ended or "")
 
 
-async def _write_alone(target: Store, record: ConversationRecord) -> Copied:
+async def _write_alone(source: Store, target: Store, record: ConversationRecord) -> Copied:
     try:
         await target.write_records([record])
     except StoreConflict:  # somebody else has stored one of this id meanwhile
-        return await _renew(target, record)
+        return await _renew(source, target, record)
     except StorageFailed:
         raise
     except (StoreError, InvalidInput) as error:
         return Copied(record.id, "left_out", len(record.steps), error.sentence)
-    return await _verified(target, record, "copied")
+    return await _verified(source, target, record, "copied")
 
 
-async def _verified(target: Store, record: ConversationRecord, outcome: Outcome) -> Copied:
-    """Read a conversation that was written, and compare it with the original. An engine of the target may have gone on
-    with it already."""
+async def _verified(source: Store, target: Store, record: ConversationRecord, outcome: Outcome) -> Copied:
+    """Read a conversation that was written, compare it with the original, and see to it that its files are there. An
+    engine of the target may have gone on with it already."""
     try:
         written = await target.read_record(record.id)
     except UnknownConversation:
         return Copied(record.id, "left_out", len(record.steps), "It was deleted from the target meanwhile.")
     if _plain(written) == _plain(record) or _is_later(written, record):
-        return Copied(record.id, outcome, len(record.steps))
+        return await _with_files(source, target, record, outcome)
     return Copied(record.id, "left_out", len(record.steps), _NOT_AS_WRITTEN)
+
+
+async def _with_files(source: Store, target: Store, record: ConversationRecord, outcome: Outcome) -> Copied:
+    """Copy the files that the target does not have for this conversation."""
+    try:
+        fault = await copy_files(source, target, record, kept=True)
+    except UnknownConversation:
+        fault = "It was deleted meanwhile."
+    return Copied(record.id, outcome if fault is None else "left_out", len(record.steps), fault or "")
 
 
 _NOT_AS_WRITTEN = "What the target returns is not what was written into it."
@@ -235,16 +251,16 @@ _BOTH = "It has gone on both in the source and in the target, where it stays as 
 _BESIDE = "The target has the same steps, and other rows beside them: examine it with `turnwise doctor`."
 
 
-async def _renew(target: Store, record: ConversationRecord) -> Copied:
+async def _renew(source: Store, target: Store, record: ConversationRecord) -> Copied:
     """Compare a conversation with the one of its id in the target, and replace that one if the original has gone on
     since, and the copy has not."""
     try:
         stored = await target.read_record(record.id)
     except UnknownConversation:  # deleted meanwhile
-        return await _write_alone(target, record)
+        return await _write_alone(source, target, record)
     steps = len(record.steps)
     if _plain(stored) == _plain(record):
-        return Copied(record.id, "there", steps)
+        return await _with_files(source, target, record, "there")
     if _is_later(stored, record):
         return Copied(record.id, "ahead", steps)
     record = _without_delivered(record, stored)
@@ -253,7 +269,7 @@ async def _renew(target: Store, record: ConversationRecord) -> Copied:
     with suppress(TracesLeft):  # its steps are written again at once
         await target.delete(record.id)
     await target.write_records([record])
-    return await _verified(target, record, "renewed")
+    return await _verified(source, target, record, "renewed")
 
 
 def _plain(record: ConversationRecord) -> ConversationRecord:

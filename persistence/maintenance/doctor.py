@@ -15,8 +15,9 @@ unless a person said so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 from ...states.effects import (
@@ -44,20 +45,24 @@ from ..codec import (
     decode_state,
     deliveries_checksum,
     digest,
+    files_in,
     from_microseconds,
     head_row,
     missing,
     origin_checksum,
 )
 from ..errors import Damaged, StorageFailed
+from ..files import is_fresh
 from ..ports import RepairableStorage, Store, find_all
 from ..records import (
     ConversationRecord,
     CountDeliveries,
     DetailsRow,
     DropDelivery,
+    DropFile,
     EventRow,
     HeadRow,
+    KeptFile,
     OutboxRow,
     Repair,
     ReplaceDetails,
@@ -67,6 +72,7 @@ from ..records import (
     StoredEntry,
 )
 from ..summaries import HEADER_COLUMNS, details_of, details_row
+from .files import PART
 from .replay import Fold
 
 LOST_DELIVERY = (
@@ -158,7 +164,37 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
         return Examination()
     except StorageFailed as failure:
         return Examination(1, findings=(Finding(failure.sentence, conversation_id),))
-    return await asyncio.to_thread(examine_record, record)
+    found = await asyncio.to_thread(examine_record, record)
+    return found + Examination(findings=tuple([finding async for finding in _of_files(store, record)]))
+
+
+async def _of_files(store: Store, record: ConversationRecord) -> AsyncIterator[Finding]:
+    """What is wrong with the files of a conversation: some are not stored, or are not what was stored, or its log does
+    not refer to them."""
+    referred = await asyncio.to_thread(files_in, record.steps)
+    try:
+        kept = {file.sha256: file for file in await store.files.of(record.id)}
+        for digest in referred:
+            if digest not in kept:
+                yield Finding(f"The file {digest}, to which the log refers, is not stored.", record.id)
+            elif not await _is_as_stored(store, record.id, kept[digest]):
+                yield Finding(f"The file {digest} is not what was stored.", record.id)
+    except UnknownConversation:  # deleted meanwhile
+        return
+    except StorageFailed as failure:
+        yield Finding(failure.sentence, record.id)
+        return
+    for digest, file in kept.items():
+        if digest not in referred and not is_fresh(file.mark):
+            sentence = f"The file {digest} is kept, and no step refers to it."
+            yield Finding(sentence, record.id, repair=DropFile(record.id, digest, file.mark))
+
+
+async def _is_as_stored(store: Store, conversation_id: str, file: KeptFile) -> bool:
+    seen = sha256()
+    for start in range(0, file.size, PART):
+        seen.update(await store.files.read(conversation_id, file.sha256, start, start + PART) or b"")
+    return seen.hexdigest() == file.sha256
 
 
 def examine_record(record: ConversationRecord) -> Examination:

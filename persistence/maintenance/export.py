@@ -9,6 +9,8 @@ of its steps. The last line of all counts the conversations, so that an incomple
     {"seq":2,…}
     {"conversations":1}
 
+The files of a conversation stand in front of it; `files` says how.
+
 What is stored as JSON is written as it is stored, character by character. The digests of the steps cover it, so an
 import can tell whether anything was changed, even if a later turnwise would write the step in another way. Deliveries
 that are not acknowledged are left out, because the original database makes them.
@@ -37,6 +39,7 @@ from ..errors import Damaged, StorageFailed, StoreConflict
 from ..ports import Store, find_all
 from ..records import ConversationRecord, EventRow
 from ..summaries import is_of_host
+from .files import ImportedFiles, keep_for, store_before
 
 FORMAT = "turnwise-log"
 VERSION = 1
@@ -150,13 +153,17 @@ def new_record(conversation_id: str, opened: Opened) -> ConversationRecord:
     return ConversationRecord(conversation_id, row.at, head, (row,), owner=opened.owner)
 
 
-async def import_records(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imported, ...]:
-    """Store conversations that `read_export` returned, all of them or none. One that is stored already, equal step by
-    step, is left as it is. Nothing of the new ones goes on by itself. Raises `StoreConflict` if another conversation
-    has the same id, and `Damaged` for a state that does not belong to its steps."""
+async def import_records(
+    store: Store, records: Iterable[ConversationRecord], files: ImportedFiles | None = None
+) -> tuple[Imported, ...]:
+    """Store conversations that `read_export` returned, all of them or none, with the files that it has read. One that
+    is stored already, equal step by step, is left as it is. Nothing of the new ones goes on by itself. Raises
+    `StoreConflict` if another conversation has the same id, and `Damaged` for a state that does not belong to its
+    steps."""
     imported: list[Imported] = []
+    brought_in = tuple(records)
     new: dict[str, ConversationRecord] = {}
-    for record in records:
+    for record in brought_in:
         brought = at_rest(record)
         stored = new.get(record.id) or await _stored(store, record.id)
         if stored is None:
@@ -167,7 +174,9 @@ async def import_records(store: Store, records: Iterable[ConversationRecord]) ->
         is_new, count = stored is brought, len(stored.steps)
         closed = count > len(record.steps)
         imported.append(Imported(record.id, count, already_stored=not is_new, closed=closed))
+    await store_before(store, new.values(), files)
     await store.write_records(new.values())
+    await keep_for(store, brought_in, files)
     return tuple(imported)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
@@ -28,9 +29,10 @@ from ..errors import Damaged, NotAnExport
 from ..records import ConversationRecord, EventRow, HeadRow, Origin
 from ..summaries import LONGEST_ID
 from .export import FORMAT, VERSION
+from .files import ImportedFiles
 
 LONGEST_LINE = 256 * 2**20
-"""Bytes. Chosen so that a message with the most images, each of the largest size (200 million bytes), fits."""
+"""Bytes. Chosen so that a history of the greatest length fits. Files stand in lines of their own."""
 
 _NO_LINE = "is not a line of an export."
 _NO_EXPORT = "does not begin an export of turnwise."
@@ -38,14 +40,19 @@ _LARGEST = 2**63 - 1
 """The largest number that a column of a database takes."""
 
 
-def read_export(lines: Iterable[bytes]) -> tuple[ConversationRecord, ...]:
+def read_export(lines: Iterable[bytes], files: ImportedFiles | None = None) -> tuple[ConversationRecord, ...]:
     """Return the conversations of an export. Each was verified: its digests hold, and its state is that of its newest
-    step.
+    step. Its files are put into `files`; without that they are looked at and left out.
 
     The lines may have their line ends, and several exports may follow each other. Raises `NotAnExport`, which names the
     line. `Pure.`
     """
-    reader = _Reader()
+    with ExitStack() as stack:
+        return _read_lines(lines, stack.enter_context(ImportedFiles()) if files is None else files)
+
+
+def _read_lines(lines: Iterable[bytes], files: ImportedFiles) -> tuple[ConversationRecord, ...]:
+    reader = _Reader(files)
     for number, line in enumerate(lines, start=1):
         reader.take(number, line)
     return reader.finish()
@@ -170,6 +177,13 @@ class _Step(_Line):
     chain: _Digest
 
 
+class _FilePart(_Line):
+    file: str
+    size: _Count
+    part: _Count
+    data: str
+
+
 class _Last(_Line):
     conversations: _Count
 
@@ -259,7 +273,8 @@ class _Conversation:
 class _Reader:
     """Reads an export line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: ImportedFiles) -> None:
+        self._files = files
         self._line = 0
         self._records: list[ConversationRecord] = []
         self._counted = 0
@@ -292,7 +307,11 @@ class _Reader:
         self._expected = self._between
 
     def _between(self, members: Members) -> None:
-        if "conversations" in members:
+        if "file" in members:
+            self._take_file(self._read(_FilePart, members))
+        elif not self._files.is_complete:
+            raise NotAnExport(self._line, "follows a file of which the end is missing.")
+        elif "conversations" in members:
             self._end(self._read(_Last, members).conversations)
         elif "state" not in members:
             raise self._fault()
@@ -300,6 +319,12 @@ class _Reader:
             head = self._read(_Head, members, without={"state"})
             self._conversation = _Conversation(self._line, head, members["state"].text)
             self._expected = self._step
+
+    def _take_file(self, part: _FilePart) -> None:
+        try:
+            self._files.take(part.file, part.size, part.part, part.data)
+        except ValueError as error:
+            raise NotAnExport(self._line, "holds a part of a file that is not what was exported.") from error
 
     def _step(self, members: Members) -> None:
         conversation = self._conversation

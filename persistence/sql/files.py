@@ -17,7 +17,7 @@ from ...states.errors import UnknownConversation
 from ..errors import StoreConflict
 from ..records import KeptFile
 from .schema import conversations, file_parts, file_uses, files
-from .statements import Driver, limited, prepared
+from .statements import Driver, prepared
 
 PART = 256 * 2**10
 """The bytes of a part of a file. Chosen so that reading some bytes is cheap, and so that a part is deleted quickly."""
@@ -75,7 +75,7 @@ _REMOVE_USE = prepared(
     *("its_conversation", "its_file", "its_mark"),
 )
 _USED = prepared(
-    select(files.c.key, files.c.sha256, files.c.size)
+    select(files.c.key, files.c.sha256, files.c.size, file_uses.c.mark)
     .join(file_uses, file_uses.c.file == files.c.key)
     .where(file_uses.c.conversation == bindparam("its_conversation"))
     .order_by(files.c.key),
@@ -93,14 +93,6 @@ _LOCK = prepared(
 _UNUSED_PLACE = prepared(select(files.c.place).where(files.c.key == bindparam("its_key"), ~_IS_USED), "its_key")
 _REMOVE = prepared(delete(files).where(files.c.key == bindparam("its_key"), ~_IS_USED), "its_key")
 _ALL_UNUSED = prepared(select(files.c.key).where(~_IS_USED).order_by(files.c.key))
-_ALL = prepared(
-    limited(
-        select(files.c.key, files.c.sha256, files.c.size, files.c.place)
-        .where(files.c.key > bindparam("behind"))
-        .order_by(files.c.key)
-    ),
-    *("behind", "limit"),
-)
 
 
 def find(driver: Driver, digest: str) -> FileRow | None:
@@ -169,12 +161,12 @@ def kept_for(driver: Driver, conversation_id: str) -> tuple[KeptFile, ...]:
     found = driver.execute(_CONVERSATION, (conversation_id,)).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
-    return tuple(KeptFile(sha256, size) for _, sha256, size in driver.execute(_USED, found))
+    return tuple(KeptFile(*row[1:]) for row in driver.execute(_USED, found))
 
 
 def keys_of(driver: Driver, conversation: int) -> list[int]:
     """Return the keys of the files that are kept for the conversation with this key, in order."""
-    return [key for key, _, _ in driver.execute(_USED, (conversation,))]
+    return [row[0] for row in driver.execute(_USED, (conversation,))]
 
 
 def remove_unused(driver: Driver, keys: Sequence[int]) -> list[str]:

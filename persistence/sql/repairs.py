@@ -10,7 +10,9 @@ from sqlalchemy import ColumnElement, Table, bindparam, delete, func, literal_co
 from ..records import (
     CountDeliveries,
     DropDelivery,
+    DropFile,
     DropOrphanedDeliveries,
+    DropUnusedFiles,
     HeadRow,
     RebuildIndex,
     Repair,
@@ -19,12 +21,13 @@ from ..records import (
     ResetDelivery,
     StorageFault,
 )
-from . import queries, writing
+from . import files, queries, writing
 from .schema import (
     acknowledgements,
     conversations,
     details,
     events,
+    file_uses,
     forks,
     hidden_turns,
     metadata_entries,
@@ -39,6 +42,7 @@ _ROWS = (
     (outbox, "deliveries that wait"),
     (acknowledgements, "sums of receipts"),
     (forks, "origins"),
+    (file_uses, "uses of files"),
     (details, "titles"),
     (metadata_entries, "entries of metadata"),
     (texts, "texts"),
@@ -90,7 +94,9 @@ _REPLACE_OWNER = prepared(
 def orphans(driver: Driver, without: Collection[Table] = ()) -> tuple[StorageFault, ...]:
     """Return the faults that are rows of no conversation; those in the tables `without` are none."""
     found = ((table, what, driver.execute(_COUNT_ORPHANS[table]).fetchone()[0]) for table, what in _ROWS)
-    return tuple(
+    unused = len(files.unused(driver))
+    without_use = (StorageFault(f"There are files of no conversation: {unused}.", DropUnusedFiles()),) if unused else ()
+    return without_use + tuple(
         StorageFault(f"There are {what} of no conversation: {count}.", _REPAIRS.get(table))
         for table, what, count in found
         if count and table not in without
@@ -107,7 +113,9 @@ def repair(driver: Driver, repairs: Iterable[Repair]) -> None:
             _repair_table(driver, each)
 
 
-TableRepair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries
+TableRepair: TypeAlias = (
+    ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries | DropFile | DropUnusedFiles
+)
 
 
 def _repair_table(driver: Driver, repair: TableRepair) -> None:
@@ -124,3 +132,7 @@ def _repair_table(driver: Driver, repair: TableRepair) -> None:
             driver.execute(_RESET_DELIVERY, (conversation_id, target, effect_id))
         case DropOrphanedDeliveries():
             driver.execute(_DROP_ORPHANS)
+        case DropFile(conversation_id, sha256, mark):
+            files.take_back(driver, conversation_id, sha256, mark)
+        case DropUnusedFiles():
+            files.remove_unused(driver, files.unused(driver))

@@ -14,12 +14,14 @@ Subclass `StoreContract`, say how your store is opened, and let pytest run it; n
             finally:
                 await store.close()
 
-A store that several processes share is held to `SharedStoreContract` besides, in the same way.
+A store that several processes share is held to `SharedStoreContract` besides, in the same way, and a store of the bytes
+of files to `FileStoreContract`.
 
 The tests are the docstrings of `turnwise.persistence.Store`, `Log` and `SearchableStore`, one by one. Two things cannot
 be tested from outside: that a stored step survives a power cut, and that damage of the storage is found.
 """
 
+from .files import FilesContract, FileStoreContract
 from .lists import AgentContract, DetailsContract, ListContract
 from .log import (
     AppendingContract,
@@ -46,8 +48,18 @@ class StoreContract(
     FailureContract,
     TextContract,
     VectorContract,
+    FilesContract,
 ):
     """All tests of a store. A subclass says how its store is opened; pytest runs it if its name begins with `Test`."""
 
 
-__all__ = ["NOON", "SOON", "SharedStoreContract", "StoreContract", "Story", "deliveries_of", "plain"]
+__all__ = [
+    "NOON",
+    "SOON",
+    "FileStoreContract",
+    "SharedStoreContract",
+    "StoreContract",
+    "Story",
+    "deliveries_of",
+    "plain",
+]

@@ -465,11 +465,16 @@ def import_(
     """
     settings = _settings(db=db, debug=debug, preset=preset)
     _check_format(format_)
+    from ....effects.given_files import TakenFiles
+    from ....persistence.maintenance.files import ImportedFiles
     from .transfer import import_, import_messages, read, read_messages
 
     if format_ == "openai":
-        _run(import_messages(settings, read_messages(file)))
-    _run(import_(settings, read(file)))
+        taken = TakenFiles()
+        histories = read_messages(file, taken)
+        _run(import_messages(settings, histories, taken.files))
+    with ImportedFiles() as files:
+        _run(import_(settings, read(file, files), files))
 
 
 @app.command()

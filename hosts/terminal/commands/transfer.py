@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
+from ....effects.files import NoFiles, PreparedFile
+from ....effects.given_files import TakenFiles
+from ....effects.model.shown_files import with_bytes
 from ....effects.tools.catalogue import BUILT_IN
 from ....effects.tools.registry import ToolRegistry
 from ....engine.redactor import EventRedactor
@@ -30,15 +33,17 @@ from ....engine.requests import make
 from ....persistence.errors import Damaged, StorageFailed
 from ....persistence.maintenance import export as jsonl
 from ....persistence.maintenance.export import import_records, new_record
+from ....persistence.maintenance.files import ImportedFiles, lines_of_files
 from ....persistence.maintenance.fork import fork as fork_in
 from ....persistence.maintenance.reading import lines_of, read_export
-from ....persistence.ports import find_all
+from ....persistence.ports import Store, find_all
 from ....persistence.records import ConversationRecord
 from ....states.errors import ConfigurationError, InvalidInput
 from ....states.events import Opened
 from ....states.openai_reading import RepairedHistory, repair_history
 from ....states.openai_writing import openai_messages
 from ....states.policy import Policy
+from ....states.values.files import FileReference
 from ....states.values.value import MAX_QUOTED, shortened
 from ..configuration import Settings, open_for_reading, open_for_writing, preset_of, resolve_id, tools_named
 from ..output.lines import counted, one_line, print_notice
@@ -54,9 +59,13 @@ async def export(settings: Settings, given_id: str | None) -> int:
     """
     count, complete = 0, True
     async with open_for_reading(settings) as store:
+        written = set[str]()
         if given_id is not None:
-            steps = await jsonl.export_conversation(store, await resolve_id(store, given_id))
-            _write([jsonl.first_line(), *steps, jsonl.last_line(1)])
+            conversation_id = await resolve_id(store, given_id)
+            steps = await jsonl.export_conversation(store, conversation_id)
+            _write([jsonl.first_line()])
+            await _write_files(store, conversation_id, written)
+            _write([*steps, jsonl.last_line(1)])
             return 0
         _write([jsonl.first_line()])
         async for each, exported in jsonl.export_all(store):
@@ -64,10 +73,16 @@ async def export(settings: Settings, given_id: str | None) -> int:
                 print_notice(_left_out(each, exported.sentence))
                 complete = False
             else:
+                await _write_files(store, each, written)
                 _write(exported)
                 count += 1
         _write([jsonl.last_line(count)])
     return 0 if complete else _INCOMPLETE
+
+
+async def _write_files(store: Store, conversation_id: str, written: set[str]) -> None:
+    async for line in lines_of_files(store, conversation_id, written):
+        _write([line])
 
 
 async def export_messages(settings: Settings, given_id: str | None) -> int:
@@ -81,8 +96,10 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
     tools = ToolRegistry(tools_named(given))
     async with open_for_reading(settings) as store:
         if given_id is not None:
-            entries = await store.entries(await resolve_id(store, given_id))
-            _write([write_one(openai_messages(entries))])
+            conversation_id = await resolve_id(store, given_id)
+            written = openai_messages(await store.entries(conversation_id))
+            files = StoredFiles(store, conversation_id)
+            _write([write_one([await with_bytes(message, files) for message in written])])
             return 0
         ids, faults = await find_all(store)
         for fault in faults:
@@ -90,7 +107,8 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
             complete = False
         for each in ids:
             try:
-                example = _write_example(openai_messages(await store.entries(each)), tools)
+                files, written = StoredFiles(store, each), openai_messages(await store.entries(each))
+                example = _write_example([await with_bytes(message, files) for message in written], tools)
             except (Damaged, StorageFailed) as damaged:
                 print_notice(_left_out(each, damaged.sentence))
                 complete = False
@@ -100,6 +118,18 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
                 else:
                     _write([example])
     return 0 if complete else _INCOMPLETE
+
+
+class StoredFiles(NoFiles):
+    """The files of a conversation, to be read from its store."""
+
+    def __init__(self, store: Store, conversation_id: str) -> None:
+        self._store = store
+        self._conversation_id = conversation_id
+
+    async def read(self, file: FileReference) -> bytes | None:
+        """Return the bytes of a file."""
+        return await self._store.files.read(self._conversation_id, file.sha256)
 
 
 def _left_out(conversation_id: str, sentence: str) -> str:
@@ -120,8 +150,9 @@ _MESSAGES = (b"[", b'{"messages"')
 """How a file with messages in OpenAI's chat format begins."""
 
 
-def read(file: Path) -> tuple[ConversationRecord, ...]:
-    """Read the conversations of an export, and check all of it. Raises `ConfigurationError` and `NotAnExport`.
+def read(file: Path, files: ImportedFiles) -> tuple[ConversationRecord, ...]:
+    """Read the conversations of an export with their files, and check all of it. Raises `ConfigurationError` and
+    `NotAnExport`.
 
     Call it before an event loop runs: under one, Ctrl-C would not interrupt a read from a terminal.
     """
@@ -132,15 +163,15 @@ def read(file: Path) -> tuple[ConversationRecord, ...]:
             raise ConfigurationError(
                 "This is no export of turnwise. Import messages in OpenAI's chat format with --format openai."
             )
-        return read_export(chain([first] if first else [], lines))
+        return read_export(chain([first] if first else [], lines), files)
 
 
-def read_messages(file: Path) -> tuple[RepairedHistory, ...]:
-    """Read the histories of a file with messages in OpenAI's chat format, checked and repaired. Call it where `read`
-    may be called. Raises `ConfigurationError` and `InvalidInput`."""
+def read_messages(file: Path, files: TakenFiles) -> tuple[RepairedHistory, ...]:
+    """Read the histories of a file with messages in OpenAI's chat format, checked and repaired; the bytes of files go
+    to `files`. Call it where `read` may be called. Raises `ConfigurationError` and `InvalidInput`."""
     with _opened(file) as stream:
         data = stream.read()
-    return tuple(repair_history(messages) for messages in read_histories(data))
+    return tuple(repair_history(messages, take_file=files.take) for messages in read_histories(data))
 
 
 @contextmanager
@@ -155,10 +186,10 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
 
 
-async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> int:
+async def import_(settings: Settings, records: Iterable[ConversationRecord], files: ImportedFiles) -> int:
     """Store all of the conversations, or none if one cannot be stored, and print what was done with each."""
     async with open_for_writing(settings, create=True) as store:
-        imported = await import_records(store, records)
+        imported = await import_records(store, records, files)
     for one in imported:
         outcome = "already there" if one.already_stored else f"{counted(one.steps, 'step')} imported"
         if one.closed and not one.already_stored:
@@ -169,7 +200,9 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
     return 0
 
 
-async def import_messages(settings: Settings, histories: Sequence[RepairedHistory]) -> int:
+async def import_messages(
+    settings: Settings, histories: Sequence[RepairedHistory], files: Iterable[PreparedFile]
+) -> int:
     """Begin a conversation with each history, or none if one cannot be stored, and print its id and what was repaired.
 
     The conversations have the preset that the settings name, and follow the models of the program that opens them. A
@@ -182,6 +215,9 @@ async def import_messages(settings: Settings, histories: Sequence[RepairedHistor
     ]
     records = [new_record(str(uuid4()), opening) for opening in openings]
     async with open_for_writing(settings, create=True) as store:
+        for file in files:
+            if file.data is not None:
+                await store.files.keep(None, file.reference.sha256, file.data)
         await import_records(store, records)
     for record, history in zip(records, histories, strict=True):
         print(f"{record.id}  {counted(len(history.messages), 'message')} imported")

@@ -1,0 +1,87 @@
+"""The bytes of files in a folder, beside a database in which everything else is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.folder_files import FolderFiles
+from turnwise.persistence.ports import FileStore, Store
+from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.testing.store_contract.files import FilesContract, FileStoreContract, attached, digest_of
+
+
+class TestFolder(FileStoreContract):
+    """`FolderFiles`."""
+
+    @asynccontextmanager
+    async def opened(self, place: Path) -> AsyncIterator[FileStore]:
+        """The folder is made when something is written."""
+        yield FolderFiles(place / "files")
+
+
+class TestADatabaseWithAFolder(FilesContract):
+    """A SQLite database whose files are in a folder."""
+
+    @asynccontextmanager
+    async def opened(self, place: Path) -> AsyncIterator[Store]:
+        """Beside the database."""
+        store = await SqliteStore.open(place / "conversations.db", file_store=FolderFiles(place / "files"))
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+async def test_the_bytes_are_in_the_folder_and_nowhere_else(tmp_path: Path) -> None:
+    """Readable by their owner only, and gone with the conversation."""
+    data = b"something that stands in no other file of this machine"
+    folder = FolderFiles(tmp_path / "files")
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=folder)
+    await attached(store, "one", data)
+    (name,) = await folder.names()
+    path = tmp_path / "files" / name[:2] / name
+    mode, content = path.stat().st_mode & 0o777, path.read_bytes()
+    await store.delete("one")
+    left = await folder.names()
+    await store.close()
+
+    assert (mode, content, left) == (0o600, data, ())
+    assert data not in (tmp_path / "a.db").read_bytes()
+
+
+async def test_a_database_that_is_opened_without_its_folder_says_so(tmp_path: Path) -> None:
+    """Everything else can be read."""
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=FolderFiles(tmp_path / "files"))
+    await attached(store, "one", b"data")
+    await store.close()
+    store = await SqliteStore.open(tmp_path / "a.db")
+
+    with pytest.raises(StorageFailed, match="in a file store"):
+        await store.files.read("one", digest_of(b"data"))
+    assert len(await store.entries("one")) == 3
+    await store.close()
+
+
+async def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
+    """The folder is a file here."""
+    (tmp_path / "files").write_text("no folder")
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=FolderFiles(tmp_path / "files"))
+
+    with pytest.raises(StorageFailed, match=r"cannot be used: .*directory"):
+        await attached(store, "one", b"data")
+    assert await store.files.of("one") == ()
+    await store.close()
+
+
+async def test_half_a_file_is_none(tmp_path: Path) -> None:
+    """A process may have died while it wrote one."""
+    folder = FolderFiles(tmp_path)
+    await folder.write("aa.1", b"data")
+    (tmp_path / "aa" / "aa.1").rename(tmp_path / "aa" / "aa.1.part")
+
+    assert await folder.names() == ()
