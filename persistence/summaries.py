@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, get_args
 from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
 
 from ..states.errors import InvalidInput, UnknownConversation
-from ..states.events import DetailsChanged, Event, Opened, UserMessage
+from ..states.events import DetailsChanged, Event, MessageEdited, Opened, UserMessage
 from ..states.header import Header
 from ..states.roles import Role
 from ..states.states import STATES, State
@@ -245,8 +245,8 @@ def summary_in_state(conversation_id: str, state: State, since: datetime, detail
     )
 
 
-_CHANGES = {kind.model_fields["type"].default for kind in (Opened, UserMessage, DetailsChanged)}
-_MESSAGE = UserMessage.model_fields["type"].default
+_MESSAGES = {kind.model_fields["type"].default for kind in (UserMessage, MessageEdited)}
+_CHANGES = _MESSAGES | {kind.model_fields["type"].default for kind in (Opened, DetailsChanged)}
 
 
 class Details(Header):
@@ -291,7 +291,7 @@ def details_of_rows(rows: Iterable[EventRow]) -> Details:
     is passed over. `Pure.`"""
     details = Details()
     for row in rows:
-        if row.type in _CHANGES and not (row.type == _MESSAGE and details.first_message is not None):
+        if row.type in _CHANGES and not (row.type in _MESSAGES and details.first_message is not None):
             with suppress(Damaged):
                 details = details.after(decode(row).event)
     return details
