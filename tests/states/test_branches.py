@@ -38,7 +38,8 @@ from ..support.conversation import Conversation, asking, spawning
 
 def rewinds(conversation: Conversation, before: int, **fields: Any) -> Step:
     """Hide this turn and all that follows it."""
-    return conversation.happens(Rewound, before=before, branch=conversation.state.book.branch, **fields)
+    branch = conversation.state.book.branch
+    return conversation.with_model_stopped(conversation.happens(Rewound, before=before, branch=branch, **fields))
 
 
 def answers_again(conversation: Conversation, turn: int) -> Step:
@@ -49,7 +50,7 @@ def answers_again(conversation: Conversation, turn: int) -> Step:
 def edits(conversation: Conversation, before: int, text: str, **fields: Any) -> Step:
     """Say something else in place of what began this turn."""
     given = {"before": before, "text": text, "message_id": "m", "branch": conversation.state.book.branch}
-    return conversation.happens(MessageEdited, **{**given, **fields})
+    return conversation.with_model_stopped(conversation.happens(MessageEdited, **{**given, **fields}))
 
 
 def switches(conversation: Conversation, turn: int) -> Step:
@@ -170,8 +171,8 @@ class TestAtRest:
 class TestWhileSomethingIsUnderWay:
     """The turn is stopped as by a cancel, and the conversation goes on behind it."""
 
-    def test_a_model_request_ends_in_the_same_step(self) -> None:
-        """One step says that the turn was cancelled, and asks the model again. What was spent on the answer counts."""
+    def test_a_model_request_ends_as_soon_as_the_model_has_stopped(self) -> None:
+        """That step says that the turn was cancelled, and asks the model again. What was spent on the answer counts."""
         conversation = talked("a")
         conversation.says("b")
 

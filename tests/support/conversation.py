@@ -189,9 +189,10 @@ class Conversation:
 
     def cancels(self, turn: int | None = None, **fields: Any) -> Step:
         """A person cancels. A model that is asked has written nothing."""
-        return self._stops_model(self.happens(UserCancel, turn=turn, **fields))
+        return self.with_model_stopped(self.happens(UserCancel, turn=turn, **fields))
 
-    def _stops_model(self, step: Step) -> Step:
+    def with_model_stopped(self, step: Step) -> Step:
+        """The step behind which a model that this one stops has acknowledged it, with nothing written."""
         is_asked = isinstance(self.state, Cancelling) and self.state.answering is not None
         return self.model_stops() if is_asked else step
 
@@ -217,7 +218,7 @@ class Conversation:
 
     def closes(self) -> Step:
         """The host closes the conversation. A model that is asked has written nothing."""
-        return self._stops_model(self.happens(CloseRequested))
+        return self.with_model_stopped(self.happens(CloseRequested))
 
     def changes_rules(self, **rules: Any) -> Step:
         """The host changes the policy."""
