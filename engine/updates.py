@@ -544,7 +544,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
         is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
         if message.role == "assistant" and is_thought and message.text.strip():
             yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
-        elif message.role in ("user", "assistant") and (message.text.strip() or message.files):
+        elif message.role in ("user", "assistant") and (message.text.strip() or message.shown or message.files):
             yield partial(
                 MessageUpdate,
                 role=message.role,
@@ -562,6 +562,8 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
 def _message_view(message: Message, policy: Policy) -> Message:
     """Return the message as people see it: what a model wrote, and what was delivered, without marked lines.
     `Pure.`"""
+    if message.shown:
+        message = message.replace(text=message.shown, shown="")
     if not policy.marker:
         return message
     is_mail = message.audience is not None

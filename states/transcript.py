@@ -547,7 +547,7 @@ class Transcript:
             fields["tool_calls"] = event.tool_calls
             fields["model"] = event.model
             if event.output is not None and event.output.is_valid:
-                fields["shown"] = event.output.reply
+                fields["shown"] = event.output.reply or ("" if event.content.strip() else event.output_json)
             self._acceptance.accept(event.model, entry.seq)
         return Message(**fields)
 

@@ -324,8 +324,8 @@ class Message(Record):
     `parts` are the texts of a given message and, as numbers, the places of its files in `files`, in their order. They
     are empty where the files simply follow the text.
 
-    `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see in place
-    of a typed answer, where that is not the JSON that the model wrote.
+    `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see of a
+    typed answer, where that is not the text that the model wrote.
     """
 
     role: MessageRole

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.support.effect_ids import unmarked
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
@@ -166,6 +167,38 @@ async def second_thoughts(database: Path) -> None:
         await until_all_has_arrived(engine)
 
 
+class Table(BaseModel):
+    """A table that was booked."""
+
+    number: int
+    guests: list[str]
+
+
+async def typed(database: Path) -> None:
+    """Answers that are objects: one that goes back before it is valid, one beside a call, and one that waits for a
+    person. The process that takes over does not know the type before the message comes again."""
+
+    def say(request: Any) -> Any:
+        tools = [message["content"] for message in request.messages if message["role"] == "tool"]
+        if "Field required" not in str(tools):
+            return call("final_result", number=4)
+        if "is free" not in str(tools):
+            return calls(call("look"), call("final_result", number=4, guests=[]))
+        return call("final_result", number=5, guests=["Ada"])
+
+    channel = RecordingChannel()
+    async with Engine.open(database, model=FunctionLlm(say), tools=[look], channels=[channel]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create(output=Table)
+        first = await conversation.send("A table.", message_id="m1", output=Table)
+        second = await conversation.send("Another one.", message_id="m2")
+        third = await conversation.send("The same again.", message_id="m3", output=Table)
+        assert first.output == Table(number=4, guests=[]), first
+        assert second.output == third.output == Table(number=5, guests=["Ada"]), third
+        assert (await conversation.replay()).divergence is None
+        await until_all_has_arrived(engine)
+
+
 async def deletion(database: Path) -> None:
     """Calls that ask their user in the middle and go on: one may run twice, one may not."""
 
@@ -198,7 +231,7 @@ async def deletion(database: Path) -> None:
 class TestEveryBoundary:
     """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
 
-    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts])
+    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts, typed])
     def test_one_kill_loses_nothing(self, scenario: Any) -> None:
         """A killed process loses nothing that was acknowledged, and runs nothing twice that must not; the next
         process finishes everything."""
@@ -213,7 +246,7 @@ class TestEveryBoundary:
 
         assert report.kills >= (30 if LONG else 6)
 
-    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts])
+    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts, typed])
     def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:
         """The process that takes over is killed, too."""
         for seed in range(5 if LONG else 1):

@@ -244,10 +244,13 @@ async def test_the_user_receives_what_the_policy_says(rule: Any, received: str) 
         conversation = await engine.create()
         turn = await conversation.send("It burns!", output=Ticket)
         report = await conversation.replay()
+        updates = [*updates_of_log(await conversation.events())]
 
     assert turn.reply == received
     assert turn.output == TICKET
     assert report.divergence is None
+    assert [one.text for one in updates if one.type == "message" and one.role == "assistant"] == [received]
+    assert [one.text for one in updates if one.type == "delivery"] == [received]
 
 
 async def test_profiles_and_conversations_ask_for_a_form_and_a_message_for_another() -> None:
