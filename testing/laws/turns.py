@@ -152,6 +152,8 @@ def keeps_what_was_stopped(history: History) -> None:
     newest = history.newest
     if newest.step is None or not isinstance(newest.event, LlmStopped):
         return
+    if isinstance(newest.before, Cancelling) and newest.before.goes_to is not None:
+        return  # it is hidden with its turn
     ended, seq = newest.step.ended, newest.after.book.seq
     require(ended is not None and ended.status == "cancelled", "a turn goes on whose model was stopped", history)
     kept = [message for message in history.transcript if message.seq == seq and message.role == "assistant"]
