@@ -786,7 +786,9 @@ def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
 def settings_of(policy: Policy, profile: str, said: ModelSettings = DEFAULT_SETTINGS) -> ModelSettings:
     """Return the parameters of model requests in turns with this profile, whose message was sent with the settings
     `said`. `Pure.`"""
-    chosen = policy.find_profile(profile)
+    chosen = policy.find_profile(profile) if profile else None
+    if chosen is None and said is DEFAULT_SETTINGS:
+        return policy.settings
     of_profile = DEFAULT_SETTINGS if chosen is None else chosen.settings
     return said.over(of_profile.over(policy.settings))
 

@@ -69,7 +69,7 @@ class ModelRequest:
     purpose: Purpose = "converse"
     conversation_id: str = ""
     settings: ModelSettings = DEFAULT_SETTINGS
-    stable: int = 0
+    stable: int = field(default=0, compare=False)
     output: RequestedOutput | None = None
 
     @cached_property

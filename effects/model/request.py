@@ -373,16 +373,18 @@ class CachedPrompt:
         self._prepare((effect.model, family, wording), write_system(system))
         history = messages if isinstance(messages, list) else list(messages)
         first_turn = turn if first_turn is None else first_turn
-        kept_since = _kept_since(keep_thinking, first_turn)
+        kept_since = first_turn if keep_thinking == "turn" else _kept_since(keep_thinking, first_turn)
         written, called, digest, stable = self._written.request(history, first_turn, kept_since, closing)
-        chosen = settings.tool_choice
+        chosen, choice = settings.tool_choice, str(effect.tool_choice)
         if chosen is not None:
             settings = settings.replace(tool_choice=None)
+        if chosen is not None or output is not None:
+            choice = _choice(effect, chosen, output)
         request = ModelRequest(
             model=effect.model,
             messages=written,
             tools=tools.definitions or tuple(map(_removed_tool, called)),
-            tool_choice=_choice(effect, chosen, output) if tools.definitions or not called else "none",
+            tool_choice=choice if tools.definitions or not called else "none",
             conversation_id=self.conversation_id,
             settings=settings,
             output=output,
@@ -402,10 +404,8 @@ class CachedPrompt:
 
 
 def _kept_since(keep_thinking: str | int, first_turn: int) -> int:
-    """The first turn whose thinking goes back in a request of this turn."""
-    if isinstance(keep_thinking, int):
-        return max(first_turn - keep_thinking + 1, 0)
-    return first_turn if keep_thinking == "turn" else 0
+    """The first turn whose thinking goes back in a request of this turn, where that is not this turn alone."""
+    return max(first_turn - keep_thinking + 1, 0) if isinstance(keep_thinking, int) else 0
 
 
 def _choice(effect: RequestLlm, chosen: str | None, output: RequestedOutput | None) -> str:

@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -42,7 +43,7 @@ from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
 from .server_tools import BOTH, SEARCH, needs_both, server_tools
 from .stream import AnswerReader, translated
-from .stream_assembler import BrokenAnswer, StreamAssembler
+from .stream_assembler import PAUSED, BrokenAnswer, StreamAssembler
 from .traits import Arguments, copy_json
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
@@ -65,6 +66,11 @@ RESPONSES = "/responses/"
 _INCLUDED = ("reasoning.encrypted_content",)
 _PROBABILITIES = ("message.output_text.logprobs",)
 """What a response holds only if it is asked for: its reasoning, sealed, and the probabilities of its tokens."""
+
+
+MOST_PAUSES = 8
+"""How often an answer is continued that a provider has paused because its own tools take long. Each time it works as
+long as it does by itself, so this is more than any answer needs."""
 
 
 class LiteLlm:
@@ -240,11 +246,28 @@ class LiteLlm:
         return None
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        arguments = self._arguments(request)
+        answer = await self._ask_with(arguments, request, show)
+        for _ in range(MOST_PAUSES):
+            blocks = answer.opaque_fields.get("content")
+            if answer.finish_reason != PAUSED or not blocks:
+                break
+            begun = {"role": "assistant", "content": blocks}
+            try:
+                more = await self._ask_with({**arguments, "messages": [*arguments["messages"], begun]}, request, show)
+            except Exception as error:
+                failure = self._failure_of(error, request)
+                failure.usage += answer.usage
+                raise failure from None
+            answer = _continued(answer, more)
+        return answer
+
+    async def _ask_with(
+        self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]
+    ) -> ModelAnswer:
         shown = _Shown(show)
         return await self._dialect.ask(
-            self._arguments(request),
-            lambda arguments: self._attempt(arguments, request, shown),
-            lambda: shown.has_shown,
+            arguments, lambda form: self._attempt(form, request, shown), lambda: shown.has_shown
         )
 
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
@@ -390,6 +413,31 @@ def _response_format(output: RequestedOutput) -> dict[str, Any]:
     described = {"description": output.description} if output.description else {}
     schema = {"name": output.name, **described, "schema": copy_json(dict(output.schema)), "strict": output.strict}
     return {"type": "json_schema", "json_schema": schema}
+
+
+def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
+    """An answer that the provider has paused, and what it continues with, as one."""
+    length = len(answer.content)
+    moved = (
+        one.replace(
+            start=None if one.start is None else one.start + length, end=None if one.end is None else one.end + length
+        )
+        for one in more.citations
+    )
+    blocks = [*answer.opaque_fields["content"], *(more.opaque_fields.get("content") or _text_blocks(more.content))]
+    return replace(
+        more,
+        content=answer.content + more.content,
+        thinking=answer.thinking + more.thinking,
+        opaque=(*answer.opaque, *more.opaque),
+        usage=answer.usage + more.usage,
+        citations=(*answer.citations, *moved),
+        opaque_fields={**answer.opaque_fields, **more.opaque_fields, "content": blocks},
+    )
+
+
+def _text_blocks(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text else []
 
 
 class _Shown:

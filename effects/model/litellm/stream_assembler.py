@@ -45,8 +45,11 @@ MOST_REPETITIONS = 100
 """Equal pieces in a row, of more than two characters, that a model writes only when it does not end by itself. The
 number is litellm's."""
 
+PAUSED = "pause_turn"
+"""The finish reason of an answer that its provider continues when it gets it back."""
+
 _ENDINGS = {
-    **{reason: reason for reason in ("stop", "length", "tool_calls")},
+    **{reason: reason for reason in ("stop", "length", "tool_calls", PAUSED)},
     **dict.fromkeys(("max_tokens", "max_output_tokens", "token_limit"), "length"),
     **dict.fromkeys(("tool_use", "tool_call", "function_call"), "tool_calls"),
 }

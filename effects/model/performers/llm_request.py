@@ -189,7 +189,7 @@ class LlmRequestPerformer:
             provider=provider_fields_of(answer, calls, self._caller.family_of(model), model),
             output=read.output,
             citations=answer.citations,
-            logprobs=storable_block(answer.logprobs, model),
+            logprobs=None if answer.logprobs is None else storable_block(answer.logprobs, model),
         )
 
     def _stopped(self, effect: RequestLlm, asking: _Asking) -> LlmStopped:

@@ -207,6 +207,19 @@ class TestOneConversation:
                 said.append(in_turn(message, turn))
                 assert_same(prompt, said, turn, model, system)
 
+    @given(TURNS, st.sampled_from(["turn", "conversation", 1, 2, 3]))
+    def test_thinking_is_kept_for_so_long_whatever_was_written_before(
+        self, turns: list[tuple[list[Message], bool, bool, str, str]], keep: str | int
+    ) -> None:
+        """Each request is the one that is written from the beginning, and its stable messages are its first ones."""
+        prompt, said = CachedPrompt(), [user()]
+        for turn, (messages, *_) in enumerate(turns, start=1):
+            said += [user(), *(in_turn(message, turn) for message in messages)]
+            request, digest = ask(prompt, said, turn, keep_thinking=keep, closing=(user("Go on."),))
+            whole, fresh = ask(CachedPrompt(), said, turn, keep_thinking=keep, closing=(user("Go on."),))
+            assert (request, digest, request.stable) == (whole, fresh, whole.stable)
+            assert request.stable < len(request.messages)
+
     @given(st.lists(st.tuples(st.sampled_from([*CHANGES]), MESSAGES, st.integers(0, 40)), max_size=25))
     def test_each_request_of_a_long_turn_is_complete(self, changes: list[tuple[Change, list[Message], int]]) -> None:
         """Whatever happens in between: messages are steered in and withdrawn, results come late, a text is delivered or

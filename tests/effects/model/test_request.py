@@ -25,7 +25,16 @@ from turnwise.effects.model.request import (
 )
 from turnwise.effects.model.written_messages import BEGINNING, BETWEEN, request_digest
 from turnwise.effects.text import DAYS, MONTHS
-from turnwise.states import CompactionRequested, Context, FileReference, HistoryCompacted, LogEntry, Policy, Recent
+from turnwise.states import (
+    CompactionRequested,
+    Context,
+    FileReference,
+    HistoryCompacted,
+    LogEntry,
+    Policy,
+    ProviderFields,
+    Recent,
+)
 from turnwise.states.effects import CompactHistory, RequestLlm
 from turnwise.states.openai_writing import legal_name
 from turnwise.states.transcript import Transcript
@@ -103,16 +112,32 @@ AT_ADDRESS = FileReference(url="https://example.org/a.png", media_type="image/pn
 IMAGES = st.sampled_from([(), (), (stored(PNG),), (AT_ADDRESS, stored(GIF)), FILES])
 TEXTS = st.sampled_from(["", " \n", "Hello"]) | st.text(max_size=20)
 CALLS = st.lists(st.builds(call, IDS, NAMES, ARGUMENTS), max_size=3)
+PROVIDED = st.none() | st.builds(
+    ProviderFields,
+    family=st.sampled_from(["", "", "openai/gpt"]),
+    thinking=st.sampled_from(["", "reasoning", "<think>…</think>\n"]),
+    message=st.sampled_from([{}, {"reasoning_items": [{"id": "rs_1", "type": "reasoning", "summary": []}]}]),
+    calls=st.sampled_from([{}, {"a": {"extra_content": {"google": {"thought_signature": "x"}}}}]),
+)
+"""What providers write besides what everybody reads."""
+
 MESSAGES = st.lists(
     st.one_of(
         st.builds(user, TEXTS, st.integers(1, 3), IMAGES),
         st.builds(
-            lambda text, made, sealed, turn, model: assistant(
-                text, *made, opaque=(SEAL,) if sealed else (), thinking="Hm", turn=turn, model=model
+            lambda text, made, sealed, provider, turn, model: assistant(
+                text,
+                *made,
+                opaque=(SEAL,) if sealed else (),
+                provider=provider,
+                thinking="Hm",
+                turn=turn,
+                model=model,
             ),
             TEXTS,
             CALLS,
             st.booleans(),
+            PROVIDED,
             st.integers(1, 3),
             st.sampled_from([MODEL, "openai/other"]),
         ),

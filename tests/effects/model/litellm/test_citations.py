@@ -257,6 +257,33 @@ class TestServerTools:
         }
         assert [one.name for one in transcript[1].tool_calls] == ["note"]
 
+    async def test_a_paused_answer_is_continued(self) -> None:
+        """The provider gets back what it has begun, and all of it is one answer, with what all of it cost."""
+        rest = (
+            *block(0, {"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": " All day."}),
+            *block(1, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": CITED}),
+        )
+        script = [Answer(SEARCH, "pause_turn"), Answer(rest, "stop"), answers("Bye.")]
+        async with (
+            ModelServer(script, ANTHROPIC) as server,
+            Engine.open("sqlite://", model=server.llm(), policy=presets.assistant()) as engine,
+        ):
+            conversation = await engine.create()
+            turn = await conversation.send("The weather?")
+            await conversation.send("Thanks.")
+            transcript = await conversation.transcript()
+
+        begun = server.bodies[1]["messages"][-1]
+        assert (begun["role"], [one["type"] for one in begun["content"]][1:3]) == (
+            "assistant",
+            ["server_tool_use", "web_search_tool_result"],
+        )
+        assert (turn.reply, turn.usage.input_tokens) == ("I look. It rains. All day.", 20)
+        assert [(one.start, one.end) for one in transcript[1].citations] == [(8, 17), (26, 26)]
+        sent = server.bodies[2]["messages"][1]["content"]
+        assert "".join(one.get("text", "") for one in sent) == "I look. It rains. All day."
+        assert RESULT in sent
+
     async def test_another_family_reads_the_text_alone(self) -> None:
         """What it cannot read is left out."""
         async with (
