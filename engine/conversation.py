@@ -233,7 +233,8 @@ class Conversation(Homebound):
         prepared = await self._loop.files.prepare(files) if files != () else ()
         message = self._message(text, prepared, settings, message_id, when_busy, output)
         async with self._sending:
-            step = (await self._ask_with(prepared, message)).step
+            asked = self._ask_with(prepared, message) if prepared else self._ask(message)
+            step = (await asked).step
         if wait:
             turn = await self._stopped_turn(self._loop.turns.of_message(message.event_id))
         else:
@@ -913,7 +914,7 @@ class Conversation(Homebound):
         output: AnyOutput | None,
     ) -> UserMessage:
         """Make a message. Raises `InvalidInput`, also for files that no model of the conversation takes."""
-        references = self._references(files)
+        references = self._references(files) if files else ()
         message = make(
             UserMessage,
             event_id=new_id() if message_id is None else message_id,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..effects.channels.port import Channel, Delivery
     from ..effects.context import EffectContext
     from ..effects.dispatcher import Performer, Sender
-    from ..persistence.ports import LoadedConversation, Log, Store
+    from ..persistence.ports import Files, LoadedConversation, Log, Store
 
 __all__ = [
     "Boundary",
@@ -385,8 +385,29 @@ class _ObservedStore:
         loaded = await self._store.load(conversation_id)
         return LoadedConversation(self._observed(loaded.log, conversation_id), loaded.state, loaded.context)
 
+    @property
+    def files(self) -> Files:
+        return cast("Files", _ObservedFiles(self._store.files, self._boundaries))
+
     def _observed(self, log: Log, conversation_id: str) -> Log:
         return cast("Log", _ObservedLog(log, conversation_id, self._boundaries))
+
+
+class _ObservedFiles:
+    """Files that reach a boundary before and after each is stored: no step refers to it yet."""
+
+    def __init__(self, files: Files, boundaries: Boundaries) -> None:
+        self._files = files
+        self._boundaries = boundaries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> str | None:
+        self._boundaries.reach("before a file is stored")
+        mark = await self._files.keep(conversation_id, sha256, data)
+        self._boundaries.reach("after a file is stored")
+        return mark
 
 
 class _ObservedLog:

@@ -31,7 +31,7 @@ from turnwise.hosts.terminal.output.writer import TerminalWriter
 from turnwise.persistence.maintenance.export import export_conversation
 from turnwise.states import ToolResult, UserMessage
 from turnwise.states.values.files import MAX_ADDRESS
-from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, crash_at_every_boundary, reply
 from turnwise.testing.strategies import NOON
 
 from ..support.engine_scenarios import Watcher
@@ -264,7 +264,7 @@ class TestSending:
         (snapshot,) = (update for update in watcher.updates if update.type == "snapshot")
         assert len(str(snapshot.data)) < 20_000
         assert len(log) < 20_000
-        assert kept[0] == kept[1]
+        assert [one.sha256 for one in kept[0]] == [one.sha256 for one in kept[1]]
         assert sum(one.size for one in kept[0]) > 10_000_000
 
 
@@ -298,6 +298,40 @@ class TestDeleting:
                 await other.send("Show me", files=[stored(PNG)])
             with pytest.raises(InvalidInput, match="no such file"):
                 await other.dispatch(event)
+
+
+@tool(crash="pure")
+async def draws() -> Any:
+    """Draw."""
+    return [File(GIF, "drawn.gif")]
+
+
+async def attaches(database: Path) -> None:
+    """A turn with a file of a person and one of a tool. A process looks first for what the one before it has left."""
+
+    def say(request: Any) -> Any:
+        assert request.shows == {"image"}
+        return [call("draws"), reply("Two.")][sum(message["role"] == "assistant" for message in request.messages)]
+
+    async with Engine.open(database, model=FunctionLlm(say), tools=[draws]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create()
+        turn = await conversation.send("See", files=[PNG], message_id="m1")
+        assert turn.reply == "Two."
+        files = [file for message in await conversation.transcript() for file in message.files]
+        read = [await engine.store.files.read(conversation.id, file.sha256) for file in files]
+        assert read == [PNG, GIF]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_no_crash_leaves_a_message_without_its_file() -> None:
+    """Whether the process is killed before a file is stored, before the step that refers to it, or behind it. The
+    doctor finds nothing."""
+    report = crash_at_every_boundary(attaches, every=1)
+
+    assert report.boundaries["after a file is stored"] == 2
+    assert report.kills >= 12
 
 
 class TestATool:

@@ -16,6 +16,7 @@ from turnwise import (
     ConfigurationError,
     DocumentQuery,
     Engine,
+    File,
     InvalidInput,
     LiteLlm,
     ModelAnswer,
@@ -545,3 +546,22 @@ async def test_no_secret_crosses_over(database: Path, before: int) -> None:
     assert {request.purpose for request in requests} == {"route", "enrich", "converse"}
     assert seen and all("[CARD]" in text for text in seen)
     assert not [request.purpose for request in requests if HALF in str(request.messages)]
+
+
+class TestFiles:
+    """What a text file holds is looked into before it is stored; other files are not."""
+
+    async def test_a_text_file_is_stored_without_its_secrets(self, database: Path) -> None:
+        """Its digest is that of what is stored, and so it is the same file when it is sent again."""
+        llm = ScriptedLlm([reply("Read.")])
+        async with Engine.open(database, model=llm, policy=REDACTS) as engine:
+            conversation = await engine.create()
+            file = File(f"Write to {MAIL}.".encode(), "note.txt")
+            turns = [await conversation.send(files=[file], message_id="m1") for _ in range(2)]
+            (stored,) = (await conversation.transcript())[0].files
+            data = await engine.store.files.read(conversation.id, stored.sha256)
+
+            assert data == b"Write to [EMAIL]."
+            assert turns[0] == turns[1]
+            assert list(found_beside(database)) == []
+        assert found_in(json.dumps(llm.requests[0].messages)) == []
