@@ -7,15 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from turnwise import CannotForkThere, Engine, InvalidInput, Refused, UnknownConversation
+from turnwise.persistence.codec import GENESIS, encode
 from turnwise.persistence.errors import Damaged, StoreConflict
 from turnwise.persistence.maintenance import fork as forking
 from turnwise.persistence.maintenance.fork import Cut, ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.ports import Store
-from turnwise.persistence.records import Origin
+from turnwise.persistence.records import EventRow, Origin
 from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError, transcript
+from turnwise.testing import Trace, traces
 from turnwise.testing.doubles import FunctionLlm, RecordingChannel, ScriptedLlm, call, failure, reply
 
 from ...support.databases import BOTH_STORES, Database, change
@@ -483,3 +486,24 @@ class TestUnderAnId:
         async with Engine.open(database) as engine:
             with pytest.raises(InvalidInput, match="request_id"):
                 await (await engine.create()).fork(request_id=request_id)
+
+
+@pytest.mark.slow
+@given(trace=traces())
+def test_no_turn_that_has_ended_by_the_step_is_lost(trace: Trace) -> None:
+    """Wherever a conversation is copied: with a message that waits, with turns that follow each other without a rest,
+    and in whatever branch it is. A copy that would lose one is refused, and names a step before and behind."""
+    steps = [(seen.event, seen.step) for seen in trace if seen.step is not None]
+    rows: list[EventRow] = []
+    for event, step in steps:
+        rows.append(encode(event, step, rows[-1].chain if rows else GENESIS)[0])
+    ended: list[int] = []
+    for at, (_, step) in enumerate(steps, start=1):
+        ended += [] if step.ended is None else [step.ended.turn]
+        try:
+            cut = forking.find_cut(tuple(rows), at)
+        except CannotForkThere as refused:
+            assert refused.steps[0] < at < (refused.steps[1:] or (at + 1,))[0]
+            continue
+        assert isinstance(cut.state, forking.RESTS)
+        assert ended == [] or isinstance(step.state, Closed) or cut.state.book.turn >= ended[-1]
