@@ -39,6 +39,7 @@ from ..effects.retry_queues import Admit, Earlier, Resumable
 from ..effects.tools.catalogue import RECALL_CONVERSATION, names_of
 from ..effects.tools.performers import ReconciliationPerformer, ResumptionPerformer, ToolPerformer
 from ..effects.tools.registry import ToolRegistry
+from ..persistence.folder_files import FolderFiles
 from ..persistence.opening import CONNECTIONS, address_of, open_store
 from ..persistence.ports import FileStore, SharedStore, Store
 from ..states.effects import (
@@ -431,6 +432,8 @@ class Source:
     ) -> Source:
         """Return the source that an application gives or, if it gives none, that of the settings."""
         given = settings.db if url is None and store is None else url
+        if file_store is None and store is None:
+            file_store = FolderFiles.named(settings.files_folder)
         return cls(given, store, read_only, settings.database_connections, file_store)
 
     def __post_init__(self) -> None:

@@ -204,6 +204,10 @@ class Settings(BaseSettings):
     """The database of an engine that is given neither a URL nor a store: a path, or a URL like
     postgresql://user@host/name. It may hold a password, which messages leave out."""
 
+    files_folder: str | None = Field(default=None, min_length=1)
+    """The folder for the bytes of files, in place of the database. All processes that share the database need the same
+    one."""
+
     database_connections: int = Field(default=CONNECTIONS, ge=2, le=1000)
     """How many connections an engine may hold to a PostgreSQL server at once. Those of all processes together must
     stay below what the server admits."""

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from .codec import files_in
 from .errors import StorageFailed, StoreConflict
 from .ports import FileStore
-from .records import ConversationRecord, KeptFile
+from .records import ConversationRecord, KeptFile, StorageFault
 from .sql import files as sql
 from .sql.statements import Driver
 
@@ -133,6 +133,20 @@ class DatabaseFiles:
     async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
         """Return the files that are kept for a conversation; `Files.of` says the rest."""
         return await self._read(lambda driver: sql.kept_for(driver, conversation_id))
+
+    async def faults(self) -> tuple[StorageFault, ...]:
+        """Return what is wrong between the rows and the file store: bytes that no row names, apart from those that were
+        stored just now, and rows whose bytes are not there."""
+        if self._file_store is None:
+            return ()
+        names = frozenset(await self._file_store.names())
+        places = await self._read(sql.places)
+        stray = [name for name in names - places if not is_fresh(name.partition(".")[2])]
+        told = {
+            "There are files in the file store that nobody refers to": stray,
+            "There are files whose bytes are not in the file store": places - names,
+        }
+        return tuple(StorageFault(f"{what}: {len(found)}.") for what, found in told.items() if found)
 
     async def remove(self, places: Iterable[str]) -> None:
         """Delete these bytes from the file store, because their rows were deleted. What cannot be deleted now is left

@@ -33,6 +33,11 @@ class FolderFiles:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
 
+    @classmethod
+    def named(cls, folder: str | None) -> FolderFiles | None:
+        """Return the files in this folder, or None where a setting names none."""
+        return None if folder is None else cls(folder)
+
     async def write(self, name: str, data: bytes) -> None:
         """Store a file under a new name. Raises `StorageFailed`."""
         await self._done(partial(self._write, self._path(name), data))

@@ -41,6 +41,7 @@ from ...effects.tools.registry import ToolRegistry
 from ...engine.settings import FirstOf, values_of_file
 from ...engine.settings import Settings as EngineSettings
 from ...persistence.errors import StorageFailed
+from ...persistence.folder_files import FolderFiles
 from ...persistence.opening import address_of, open_store
 from ...persistence.ports import Store
 from ...states import presets
@@ -167,7 +168,8 @@ logger = logging.getLogger("turnwise.terminal")
 @asynccontextmanager
 async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
     """Open the database read-only and without its lock. Raises `StoreError`."""
-    store = await open_store(settings.db, read_only=True, connections=settings.database_connections)
+    files, connections = FolderFiles.named(settings.files_folder), settings.database_connections
+    store = await open_store(settings.db, read_only=True, connections=connections, file_store=files)
     try:
         yield store
     finally:
@@ -182,7 +184,8 @@ async def open_for_writing(settings: Settings, *, create: bool = False) -> Async
     """
     if address_of(settings.db).is_in_memory:
         raise StoreError("A database in memory ends with this command; name a file with --db.")
-    store = await open_store(settings.db, create=create, connections=settings.database_connections)
+    files, connections = FolderFiles.named(settings.files_folder), settings.database_connections
+    store = await open_store(settings.db, create=create, connections=connections, file_store=files)
     try:
         yield store
     finally:

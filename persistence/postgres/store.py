@@ -370,6 +370,7 @@ class PostgresStore:
         found = await self.database.read(partial(examination.faults, schema=self._jobs.tables.schema))
         if examination.NO_JOBS not in found:
             found += examination.faults_of_jobs(await self._jobs.health(lease=SILENCE))
+        found += await self.files.faults()
         for conversation in await self.database.read(search.indexed):
             if not await self.database.read(partial(search.agrees, conversation=conversation)):
                 return (*found, search.DIFFERENT)

@@ -95,6 +95,14 @@ _REMOVE = prepared(delete(files).where(files.c.key == bindparam("its_key"), ~_IS
 _ALL_UNUSED = prepared(select(files.c.key).where(~_IS_USED).order_by(files.c.key))
 
 
+_PLACES = prepared(select(files.c.place).where(files.c.place.is_not(None)))
+
+
+def places(driver: Driver) -> frozenset[str]:
+    """Return the places of all files whose bytes are in the file store."""
+    return frozenset(place for (place,) in driver.execute(_PLACES))
+
+
 def find(driver: Driver, digest: str) -> FileRow | None:
     """Return the file with this digest, if it is stored."""
     row = driver.execute(_FIND, (digest,)).fetchone()

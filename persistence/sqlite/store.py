@@ -256,9 +256,10 @@ class SqliteStore:
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, rows that belong to no conversation, and whether the index of
         texts agrees with the logs."""
-        return await self.database.read(
+        found = await self.database.read(
             lambda connection: (*examination.faults(connection), *indexing.faults(connection))
         )
+        return (*found, *await self.files.faults())
 
     async def survey(self) -> tuple[tuple[str, ...], tuple[StorageFault, ...]]:
         """Return the ids of all conversations that can be found, and what hides the others."""

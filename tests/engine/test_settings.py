@@ -70,6 +70,7 @@ SETTINGS = {
     "kept_updates": Written("7", "= 7", 7, 1024),
     "max_result": Written("500", "= 500", 500, MAX_RESULT),
     "db": Written("dinner.db", '= "dinner.db"', "dinner.db", None),
+    "files_folder": Written("files", '= "files"', "files", None),
     "database_connections": Written("4", "= 4", 4, 10),
     "worker_slots": Written("7", "= 7", 7, 100),
     "lease": Written("2.5", "= 2.5", 2.5, 15.0),

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from turnwise import Engine, Settings
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.folder_files import FolderFiles
 from turnwise.persistence.ports import FileStore, Store
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.testing import ScriptedLlm, reply
 from turnwise.testing.store_contract.files import FilesContract, FileStoreContract, attached, digest_of
 
 
@@ -85,3 +87,31 @@ async def test_half_a_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "aa" / "aa.1").rename(tmp_path / "aa" / "aa.1.part")
 
     assert await folder.names() == ()
+
+
+async def test_a_setting_names_the_folder(tmp_path: Path) -> None:
+    """For every engine that is given no file store."""
+    settings = Settings(files_folder=str(tmp_path / "files"))
+    async with Engine.open(tmp_path / "a.db", model=ScriptedLlm([reply("I see.")]), settings=settings) as engine:
+        await (await engine.create()).send(files=[b"Some text"])
+
+    assert len(await FolderFiles(tmp_path / "files").names()) == 1
+
+
+async def test_the_doctor_compares_the_folder_with_the_database(tmp_path: Path) -> None:
+    """What was written just now may be named soon."""
+    folder = FolderFiles(tmp_path / "files")
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=folder)
+    await attached(store, "one", b"data")
+    (name,) = await folder.names()
+    await folder.write(name.replace(".", ".f", 1), b"new")
+    assert await store.examine_storage() == ()
+
+    await folder.write("aa.0000000001.1", b"old")
+    await folder.delete(name)
+
+    assert [fault.sentence for fault in await store.examine_storage()] == [
+        "There are files in the file store that nobody refers to: 1.",
+        "There are files whose bytes are not in the file store: 1.",
+    ]
+    await store.close()
