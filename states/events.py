@@ -561,8 +561,8 @@ class _Branching(Request):
 
     What it says of the log was read by its sender, since no state knows the log: `branch` is the step in which the
     conversation went to the branch that it is on, `newest` the newest turn, if that must be the one that the sender
-    saw, and `window_used` what the last request had used of the window at that point. `usage` is what was spent on the
-    answers that were under way and end with the turn.
+    saw, and `window_used` what the last request had used of the window at that point. `usage` is that of a
+    `UserCancel`.
     """
 
     branch: int = 0

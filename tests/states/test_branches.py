@@ -18,6 +18,7 @@ from turnwise.states import (
     Heard,
     Idle,
     LlmRequesting,
+    LlmStopped,
     LogEntry,
     MessageEdited,
     Refused,
@@ -182,6 +183,20 @@ class TestWhileSomethingIsUnderWay:
         assert conversation.ended.usage.tokens == 7
         assert RequestLlm in [type(effect) for effect in step.effects]
         assert shown(conversation) == ["a", "a!", "B"]
+
+    def test_what_the_model_had_written_stays_in_its_branch(self) -> None:
+        """It is hidden with the turn, and returns with it."""
+        conversation = talked("a")
+        conversation.says("b")
+        conversation.happens(MessageEdited, before=2, text="B", message_id="m")
+        conversation.happens(LlmStopped, effect_id=conversation.flying(RequestLlm), content="half of")
+        there = shown(conversation)
+        conversation.model_says("B!")
+
+        switches(conversation, 2)
+
+        assert there == ["a", "a!", "B"]
+        assert shown(conversation) == ["a", "a!", "b", "half of"]
 
     def test_what_runs_must_stop_first(self) -> None:
         """The point stands in the state meanwhile, so it outlives a crash; then the result of the call is hidden with
