@@ -49,6 +49,7 @@ from .effects.redaction.redaction import Redaction as Redaction
 from .effects.redaction.rule import RedactionRule as RedactionRule
 from .effects.redaction.rule import SecretRule as SecretRule
 from .effects.redaction.rule import SecretSpan as SecretSpan
+from .effects.shown_results import StoredResults as StoredResults
 from .effects.tools.arguments import Arguments as Arguments
 from .effects.tools.context import Answers as Answers
 from .effects.tools.context import Asking as Asking
@@ -146,6 +147,7 @@ from .states.errors import Refused as Refused
 from .states.errors import StoreError as StoreError
 from .states.errors import TurnwiseError as TurnwiseError
 from .states.errors import UnknownConversation as UnknownConversation
+from .states.policy import Clearing as Clearing
 from .states.policy import Empty as Empty
 from .states.policy import FileRules as FileRules
 from .states.policy import Limits as Limits

@@ -55,8 +55,7 @@ class Sizes:
     conversations: int = 40
     turns: int = 10
     warmed: tuple[int, int] = (40, 2)
-    """Conversations that come before, and turns of each for each process that carries them out, so that every one has
-    loaded what it needs, and has carried out as many."""
+    """Conversations and turns of each that come before, so that every process has loaded what it needs."""
     settling: float = 2.0
     """Seconds behind them, in which what processes load in the background is loaded."""
     workers: tuple[int, ...] = (1, 2, 4)
@@ -258,8 +257,7 @@ async def spent(
         busy = sum(workers.processor()) if workers else 0.0
         return time.perf_counter(), time.process_time(), busy, database.processor() if database else 0.0
 
-    conversations, turns = sizes.warmed
-    await talk(engine, conversations, turns * (len(workers.processes) if workers else 1))
+    await talk(engine, *sizes.warmed)
     await asyncio.sleep(sizes.settling)
     before = now()
     await talk(engine, sizes.conversations, sizes.turns)
@@ -301,7 +299,7 @@ async def clusters(server: PostgresServer, folder: Path, sizes: Sizes) -> list[F
                 bytes_, log = database.sizes()
                 took = await spent(engine, sizes, database, workers)
                 sizes_after = database.sizes()
-        turns = took.turns + sizes.warmed[0] * sizes.warmed[1] * count
+        turns = took.turns + sizes.warmed[0] * sizes.warmed[1]
         title = f"{count} worker{'s' * (count > 1)}"
         named = {"name": f"scale-cluster-{count}", "number": took.cluster}
         value = f"{took.cluster:.1f} ms ({took.shares()})"

@@ -139,22 +139,24 @@ class TurnTree:
         path = self._branches.turns_to(self.newest)
         return next((one for one in path if one > turn), None)
 
-    def window_used(self, turn: int) -> int:
-        """The tokens of the last model request of the branch that ends with this turn, since its last compaction."""
-        turns, used = {0, *self._branches.turns_to(turn)}, 0
+    def window_used(self, turn: int) -> tuple[int, int]:
+        """The tokens of the last model request of the branch that ends with this turn, since its last compaction, and
+        about how many of these are old results of tools."""
+        turns, used = {0, *self._branches.turns_to(turn)}, (0, 0)
         for entry in self._entries:
             if _turn_of(entry) not in turns:
                 continue
             if isinstance(entry.event, LlmResponse):
-                used = entry.event.usage.tokens
+                used = (entry.event.usage.tokens, entry.event.clearable)
             elif isinstance(entry.event, HistoryCompacted):
-                used = 0
+                used = (0, 0)
         return used
 
     def with_window(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return these fields of a request with the tokens that the window holds at its point."""
         ends = self._branches.before(fields["before"]) if "before" in fields else fields["turn"]
-        return {**fields, "window_used": self.window_used(ends)}
+        used, clearable = self.window_used(ends)
+        return {**fields, "window_used": used, **({"clearable": clearable} if clearable else {})}
 
     def _taken(self) -> Iterator[tuple[UserMessage, int]]:
         """Yield the messages of users that turns have taken, each with the turn; several times if several have."""

@@ -207,7 +207,7 @@ async def request_view(
     else:
         transcript, context = await asyncio.to_thread(_read, await read_entries(0, seq))
     stored = await _digest(read_entries, seq, effect)
-    offer, prompt = writer.offer_for(effect, context, entry.turn), CachedPrompt(conversation_id)
+    offer, prompt = writer.offer_for(effect, context, entry.turn, transcript), CachedPrompt(conversation_id)
     request, digest = writer.write(effect, context, entry.turn, transcript, offer, prompt)
     return RequestView(
         seq=seq,

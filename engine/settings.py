@@ -36,11 +36,11 @@ from pydantic_settings import (
 )
 
 from ..effects.mcp.server import McpServer
-from ..effects.tools.tool import MAX_RESULT, MIN_RESULT
+from ..effects.tools.tool import MAX_STORED
 from ..persistence.opening import CONNECTIONS
 from ..states import presets
 from ..states.errors import ConfigurationError
-from ..states.policy import Policy, Profile
+from ..states.policy import MIN_RESULT, Policy, Profile
 
 PREFIX = "TURNWISE_"
 
@@ -196,9 +196,9 @@ class Settings(BaseSettings):
     """How many updates of each conversation are kept for those who watch it, live ones included: several long streamed
     answers. A watcher that falls further behind reads what it missed from the log."""
 
-    max_result: int = Field(default=MAX_RESULT, ge=MIN_RESULT)
-    """The most characters that a model reads of a tool's result, unless the tool has a limit of its own. Of a longer
-    one it reads the beginning and the end, and between them how much is left out."""
+    max_stored_result: int = Field(default=MAX_STORED, ge=MIN_RESULT)
+    """The most characters that are stored of a tool's result. Of a longer one the beginning and the end are stored, and
+    between them how much is left out. How much of a result a request shows is a rule: `Policy.max_result`."""
 
     db: str | None = Field(default=None, min_length=1, repr=False)
     """The database of an engine that is given neither a URL nor a store: a path, or a URL like

@@ -19,6 +19,7 @@ from .effects import (
     AnyEffect,
     AwaitedEffect,
     CancelSubAgent,
+    ClearResults,
     CompactHistory,
     DeliverToUser,
     Effect,
@@ -106,6 +107,7 @@ from .machine import begin, next_events, transition
 from .openai_reading import RepairedHistory, TakeFile, repair_history
 from .openai_writing import openai_messages
 from .policy import (
+    Clearing,
     Empty,
     FileRules,
     Limits,
@@ -244,7 +246,7 @@ __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingAppr
 __all__ += ["AwaitingUserResponse"]
 __all__ += ["Book", "BranchPoint", "BranchSwitched", "Branches", "Branching"]
 __all__ += ["CallRestricted", "Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion"]
-__all__ += ["Citation"]
+__all__ += ["Citation", "ClearResults", "Clearing"]
 __all__ += ["CloseRequested", "Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed"]
 __all__ += ["ConfigurationError", "Context", "CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]

@@ -11,10 +11,11 @@ from __future__ import annotations
 from . import junctions
 from .grammar import branch, junction
 from .guards import (
-    begins_elsewhere, budget_is_spent, goes_on_after_failure, has_one_task, is_closing, is_still_failed, keeps_waiting,
-    may_be_prompted_again, model_is_asked, must_be_checked, must_speak_first, needs_approval, needs_memory,
-    output_must_be_checked, profile_is_open, replies_on_failure, round_claims_work, round_gives_output, round_goes_on,
-    something_is_at_work, something_is_in_doubt, something_waits, wants_summary, window_is_full,
+    begins_elsewhere, budget_is_spent, clearing_makes_room, goes_on_after_failure, has_one_task, is_closing,
+    is_still_failed, keeps_waiting, may_be_prompted_again, model_is_asked, must_be_checked, must_speak_first,
+    needs_approval, needs_memory, output_must_be_checked, profile_is_open, replies_on_failure, round_claims_work,
+    round_gives_output, round_goes_on, something_is_at_work, something_is_in_doubt, something_waits, wants_summary,
+    window_is_full,
 )
 from .handlers import model, turns
 from .states import (
@@ -28,6 +29,7 @@ from .states import (
 
 FIT_WINDOW = junction(
     "FIT_WINDOW",
+    branch(when=clearing_makes_room, to=LlmRequesting, then=junctions.clear_results),
     branch(when=window_is_full, to=Compacting, then=junctions.compact),
     branch(to=LlmRequesting, then=junctions.request_model),
 )

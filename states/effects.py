@@ -153,6 +153,14 @@ class WithholdContent(PersistingEffect):
     model: Text
 
 
+class ClearResults(PersistingEffect):
+    """From now on models are shown a note in place of the long results of all tool calls but those of the newest
+    `rounds` rounds of calls, so that the window has room. The note says how the result can be read."""
+
+    type: Literal["clear_results"] = "clear_results"
+    rounds: int = Field(ge=1)
+
+
 class RequestLlm(AwaitedEffect):
     """Ask the model. The request itself is built by the performer, from the committed transcript.
 
@@ -407,6 +415,7 @@ AnyEffect = Annotated[
     | PersistToolResults
     | SwitchBranch
     | WithholdContent
+    | ClearResults
     | RequestLlm
     | ExecuteTool
     | ResumeTool

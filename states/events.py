@@ -136,6 +136,8 @@ class LlmResponse(Answer):
     it offered a tool that speaks to the user. The performer makes the ids of the calls unique. `output` says, where a
     typed answer is wanted, what came of the attempt to give one; None if the response was none. `citations` are the
     sources that the model names, and `logprobs` the probabilities of its tokens, as the provider wrote them.
+    `clearable` is about how many tokens the next request would be smaller without the old results that
+    `Policy.clear_results` names; it is 0 as long as the window is far from full.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -152,6 +154,7 @@ class LlmResponse(Answer):
     output: ModelOutput | None = None
     citations: tuple[Citation, ...] = ()
     logprobs: Block | None = None
+    clearable: int = Field(default=0, ge=0)
 
     @field_validator("tool_calls")
     @classmethod
@@ -199,7 +202,9 @@ class LlmFailed(Answer):
     spent before the answer broke off.
 
     `held` says of a request that was refused for its content what in it may be what was refused. It is empty for every
-    other failure, and in the events that were stored before anything was withheld.
+    other failure, and in the events that were stored before anything was withheld. `clearable` says of one that did not
+    fit the window about how many tokens it would be smaller without old results of tools; it is 0 for every other
+    failure.
     """
 
     type: Literal["llm_failed"] = "llm_failed"
@@ -208,6 +213,7 @@ class LlmFailed(Answer):
     retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     held: tuple[Suspect, ...] = ()
     usage: Usage = Usage()
+    clearable: int = Field(default=0, ge=0)
 
 
 class LlmStopped(Answer):
@@ -561,19 +567,25 @@ class _Branching(Request):
 
     What it says of the log was read by its sender, since no state knows the log: `branch` is the step in which the
     conversation went to the branch that it is on, `newest` the newest turn, if that must be the one that the sender
-    saw, and `window_used` what the last request had used of the window at that point. `usage` is that of a
-    `UserCancel`.
+    saw, `window_used` what the last request had used of the window at that point, and `clearable` how much of that were
+    old results of tools. `usage` is that of a `UserCancel`.
     """
 
     branch: int = 0
     newest: int | None = None
     window_used: int = 0
+    clearable: int = 0
     usage: Usage = Usage()
 
     @property
     def point(self) -> BranchPoint:
         """Where the conversation goes on. `Pure.`"""
         raise NotImplementedError
+
+    def _beginning(self, turn: int, again: tuple[Waiting, ...]) -> BranchPoint:
+        """Where this turn began. `Pure.`"""
+        window_used, clearable = self.window_used, self.clearable
+        return BranchPoint(turn=turn, before=True, window_used=window_used, clearable=clearable, again=again)
 
 
 class Rewound(_Branching):
@@ -589,7 +601,7 @@ class Rewound(_Branching):
     @property
     def point(self) -> BranchPoint:
         """Where that turn began. `Pure.`"""
-        return BranchPoint(turn=self.before, before=True, window_used=self.window_used, again=self.again)
+        return self._beginning(self.before, self.again)
 
 
 class MessageEdited(UserMessage, _Branching):
@@ -605,7 +617,7 @@ class MessageEdited(UserMessage, _Branching):
     @property
     def point(self) -> BranchPoint:
         """Where that turn began. `Pure.`"""
-        return BranchPoint(turn=self.before, before=True, window_used=self.window_used, again=self.again)
+        return self._beginning(self.before, self.again)
 
 
 class BranchSwitched(_Branching):
@@ -617,7 +629,7 @@ class BranchSwitched(_Branching):
     @property
     def point(self) -> BranchPoint:
         """Behind that turn. `Pure.`"""
-        return BranchPoint(turn=self.turn, window_used=self.window_used)
+        return BranchPoint(turn=self.turn, window_used=self.window_used, clearable=self.clearable)
 
 
 Branching: TypeAlias = Rewound | MessageEdited | BranchSwitched

@@ -156,12 +156,40 @@ def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
     """Whether a request of so many tokens leaves no room for another one. `Pure.`"""
-    policy, turn = context.policy, step.turn
-    profile, place = (step.profile, 0) if step.is_handed_over else (turn.profile, turn.model)
-    window = models_of(policy, profile)[place].window
+    policy, window = context.policy, _window(step, context)
     if window is None or type(policy.dialogue) is Recent:
         return False
     return used >= policy.window * window
+
+
+def _window(step: StepBuilder[State], context: Context) -> int | None:
+    """How many tokens the model takes in that is asked next; None if that is not known. `Pure.`"""
+    turn = step.turn
+    profile, place = (step.profile, 0) if step.is_handed_over else (turn.profile, turn.model)
+    return models_of(context.policy, profile)[place].window
+
+
+_LEAST_CLEARED = 0.1
+"""The least share of the window that is cleared while it is not full: less would not be worth a changed beginning."""
+
+
+def clearing_makes_room(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """Without old results of tools the next request has room enough, and the window is full, or so far used that it is
+    worth while."""
+    return makes_room(step, context, step.window_used, step.clearable)
+
+
+def makes_room(step: StepBuilder[State], context: Context, used: int, clearable: int) -> bool:
+    """Whether it is time to clear old results of tools, and enough for the next request. `used` is what the last one
+    had used of the window, and `clearable` how much of that were such results. `Pure.`"""
+    if not clearable or (rules := context.policy.clear_results) is None:
+        return False
+    if (window := _window(step, context)) is None:
+        return False
+    full = context.policy.window * window
+    if used >= full:
+        return used - clearable < full
+    return used >= rules.share * window and clearable >= _LEAST_CLEARED * window
 
 
 def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -246,9 +274,13 @@ def wants_tools_too_late(step: StepBuilder[LlmRequesting], event: LlmResponse, c
 
 
 def fills_window(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The model calls tools, their results would not fit into the window, and another request would follow."""
-    leaves_no_room = bool(event.tool_calls) and is_full(step, context, event.usage.tokens)
-    return leaves_no_room and not _spends_budget(step, event, context)
+    """The model calls tools, their results would not fit into the window, also if old ones were cleared, and another
+    request would follow."""
+    used = event.usage.tokens
+    leaves_no_room = bool(event.tool_calls) and is_full(step, context, used)
+    if not leaves_no_room or makes_room(step, context, used, event.clearable):
+        return False
+    return not _spends_budget(step, event, context)
 
 
 def fills_window_again(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -315,6 +347,13 @@ def uses_up_budget(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFa
     if isinstance(event, EffectFailed) or not event.usage.is_anything:
         return False
     return _limit_used_up(context.policy.limits, step.turn, event, step.turn.spent) is not None
+
+
+def fits_without_old_results(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> bool:
+    """The request was larger than the model's window, and may fit without old results of tools, which were not yet
+    cleared for it."""
+    may_clear = bool(event.clearable) and context.policy.clear_results is not None and not step.turn.cleared
+    return may_clear and event.kind == "context_window" and not uses_up_budget(step, event, context)
 
 
 def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:

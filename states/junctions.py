@@ -4,10 +4,11 @@ stops.
 A junction is a question that many rows share, so its branches are written once, in `choices`; what these branches do is
 here, in the order of a turn. BEGIN_TURN and AFTER_PROFILE find a turn its profile and its memory before the model is
 asked. ASK_MODEL and FIT_WINDOW are the way to the model: all requests but retries pass there, so the limits, the window
-and steered messages are looked at in one place. NEXT_IN_ROUND runs the tools of a round, waits for a person where a
-call needs one, and leaves the round in the end. END_TURN and GIVE_UP say what of a turn is delivered to the user, and
-how it is left; STOP and ACKNOWLEDGED, how a turn ends that a person or a program stops, while what runs must confirm
-that it stopped.
+and steered messages are looked at in one place. Where the window is nearly full, old results of tools are cleared
+first, and the history is compacted only if that is not enough. NEXT_IN_ROUND runs the tools of a round, waits for a
+person where a call needs one, and leaves the round in the end. END_TURN and GIVE_UP say what of a turn is delivered to
+the user, and how it is left; STOP and ACKNOWLEDGED, how a turn ends that a person or a program stops, while what runs
+must confirm that it stopped.
 
 A handler that ends a turn first calls `StepBuilder.conclude`; the step that leaves the turn then says what was
 delivered.
@@ -187,6 +188,21 @@ def request_model(step: StepBuilder[State], event: Event, context: Context) -> L
         step.change_turn(since=event.at)  # the clock was set back: the turn's time is counted from now
     step.change_turn(requests=step.turn.requests + 1)
     return send(step, event.at, context, attempt=1)
+
+
+def clear_results(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
+    """Old results of tools are cleared, and the model is asked: no summary is needed yet."""
+    clear(step, context)
+    return request_model(step, event, context)
+
+
+def clear(step: StepBuilder[State], context: Context) -> None:
+    """Clear old results of tools. What is not shown any more cannot be reused, so the calls that brought it may be made
+    again."""
+    rules = context.policy.clear_results
+    assert rules is not None, "the guard in front of this finds rules"
+    step.clear_results(rules.rounds)
+    step.change_turn(cleared=True, earlier_calls=())
 
 
 def _enter_waiting(step: StepBuilder[State], event: Event, context: Context) -> None:

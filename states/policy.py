@@ -134,13 +134,13 @@ DEFAULT_SETTINGS = ModelSettings()
 class Texts(Rules):
     """The words of the machine, by their readers.
 
-    The model reads *results* in place of the result of a call, and *nudges* once: they are never stored as
-    dialogue, and in them `respond_to_user` and `mark_work_complete` stand for whatever tools a request offers that
-    speak to the user or claim that the work is complete. Where it offers none, `claim_missing`, `fallback` or
-    `fallback_result` is read in place of a nudge that names one. `claim_missing` and `fallback_result` are also
-    those for turns in which no user waits for an answer. *Guidance* is part of the system message of each request
-    that offers the tool it is about, or whose agent has the role it is about; `{tool}` stands for the tool's name,
-    `{plain_text}` for what the rules make of plain text (`plain_text_reply`, `plain_text_fallback` or
+    The model reads *results* in place of the result of a call, or of a part of it, and *nudges* once: they are never
+    stored as dialogue, and in them `respond_to_user` and `mark_work_complete` stand for whatever tools a request
+    offers that speak to the user or claim that the work is complete. Where it offers none, `claim_missing`,
+    `fallback` or `fallback_result` is read in place of a nudge that names one. `claim_missing` and `fallback_result`
+    are also those for turns in which no user waits for an answer. *Guidance* is part of the system message of each
+    request that offers the tool it is about, or whose agent has the role it is about; `{tool}` stands for the tool's
+    name, `{plain_text}` for what the rules make of plain text (`plain_text_reply`, `plain_text_fallback` or
     `plain_text_thought`), `{profiles}` for the list of the profiles, and `{schema}` for the schema of the answer.
     People read *endings* and *reasons*. An empty ending or an empty guidance is left out.
     """
@@ -180,6 +180,8 @@ class Texts(Rules):
         "output_tool",
         "output_guidance",
         "stopped",
+        "result_cut",
+        "result_cleared",
     )
 
     # Results
@@ -220,6 +222,14 @@ class Texts(Rules):
     recorded: Text = "Recorded: the user receives it when the turn ends."
     recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
     claimed: Text = "Noted. It counts unless another call of this response fails or a check finds something missing."
+    result_cut: Text = (
+        "[… {missing} of {characters} characters are left out here; "
+        'read_result(call_id="{call_id}", from={place}) reads on …]'
+    )
+    result_cleared: Text = (
+        "[This result of {characters} characters is not shown any more; "
+        'read_result(call_id="{call_id}") shows it again.]'
+    )
     output_taken: Text = "Taken as the answer."
     output_noted: Text = "Noted. It is the answer unless another call of this response fails; then give it again."
 
@@ -605,6 +615,29 @@ class SubAgentRules(Rules):
     """A question of a sub-agent is refused, or put to the user of the agent that started it."""
 
 
+MIN_RESULT = 200
+"""The least that a model can be shown at once of a result: room for the line that says what is left out, and a few
+words."""
+
+
+MAX_RESULT = 20_000
+"""How many characters a request shows of a result, unless a rule says otherwise: about 5,000 tokens, which leaves room
+for many results in the windows of today's models."""
+
+
+class Clearing(Rules):
+    """When old results of tools are cleared from requests, so that room is left in the window before anything has to be
+    summarized. A model reads a line in place of each, and can read the result by `read_result`."""
+
+    share: float = Field(default=0.75, gt=0, le=1)
+    """The share of a model's window from which on they are cleared. Below the share that counts as full
+    (`Policy.window`), they are cleared only where that frees a tenth of the window or more, because providers cache the
+    beginning of a request only as long as it stays the same."""
+
+    rounds: int = Field(default=3, ge=1)
+    """How many of the newest rounds of calls keep their results."""
+
+
 class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
@@ -620,6 +653,8 @@ class Policy(Rules):
         "output_retries",
         "output_reply",
         "files",
+        "max_result",
+        "clear_results",
     )
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
@@ -712,6 +747,14 @@ class Policy(Rules):
 
     window: float = Field(default=0.9, gt=0, le=1)
     """The share of a model's window that counts as full."""
+
+    max_result: int = Field(default=MAX_RESULT, ge=MIN_RESULT)
+    """The most characters that a request shows of the result of one call, unless its tool has a limit of its own. Of a
+    longer one the model is shown the beginning and the end, and reads what it wants of the rest by `read_result`."""
+
+    clear_results: Clearing | None = Clearing()
+    """When old results of tools are cleared from requests. None never clears any; then a full window is compacted at
+    once."""
 
     recall: bool = False
     """Whether older conversations are searched for each turn."""

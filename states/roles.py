@@ -39,7 +39,7 @@ class RoleTools:
         return frozenset[str]().union(*(tools.allowed for tools in ROLE_TOOLS.values())) - self.allowed
 
 
-_EVERYBODY = {"mark_work_complete", "recall_conversation", "send_agent_message", "spawn_agents"}
+_EVERYBODY = {"mark_work_complete", "read_result", "recall_conversation", "send_agent_message", "spawn_agents"}
 _SPEAKING = {"ask_user_question", "respond_to_user", "speak_to_user", "talk"}
 
 ROLE_TOOLS: Mapping[Role, RoleTools] = MappingProxyType({

@@ -57,7 +57,7 @@ ReportTypes: TypeAlias = tuple[type[Report], ...]
 @dataclass(frozen=True, kw_only=True)
 class Book(Record):
     """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
-    last model request.
+    last model request. `clearable` is about how many of these are old results of tools that need not be shown again.
 
     `branch` is the step in which the conversation went to another branch last, or 0.
     `wake` is the next moment of the conversation's schedule. `profile` is the profile that the conversation was handed
@@ -69,6 +69,7 @@ class Book(Record):
     turn: int = 0
     next_effect: int = 1
     window_used: int = 0
+    clearable: int = 0
     branch: int = 0
     wake: Instant | None = None
     profile: Text = ""

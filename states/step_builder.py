@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from .effects import (
+    ClearResults,
     DeliverToUser,
     Effect,
     PersistMessage,
@@ -45,6 +46,7 @@ class StepBuilder(Generic[S_co]):
         "_next_effect",
         "_persisting",
         "branch",
+        "clearable",
         "closing",
         "ended",
         "ending",
@@ -69,7 +71,7 @@ class StepBuilder(Generic[S_co]):
         self.state = state
         self.seq = book.seq + 1
         self.turns = book.turn
-        self.window_used = book.window_used
+        self.window_used, self.clearable = book.window_used, book.clearable
         self.branch = book.branch
         self.wake = book.wake
         self.profile: str = book.profile
@@ -246,10 +248,16 @@ class StepBuilder(Generic[S_co]):
         """Let models be shown a note in place of this."""
         self._persisting.append(content)
 
+    def clear_results(self, rounds: int) -> None:
+        """Let models be shown a note in place of the results of tools that are older than so many rounds, so that the
+        window has more room."""
+        self._persisting.append(ClearResults(rounds=rounds))
+        self.window_used, self.clearable = max(0, self.window_used - self.clearable), 0
+
     def switch_branch(self, to: BranchPoint) -> None:
         """Let the transcript be that of another branch from here on."""
         self._persisting.append(SwitchBranch(to=to, turns=self.turns))
-        self.branch, self.window_used = self.seq, to.window_used
+        self.branch, self.window_used, self.clearable = self.seq, to.window_used, to.clearable
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""
@@ -288,6 +296,7 @@ class StepBuilder(Generic[S_co]):
             turn=self.turns,
             next_effect=self._next_effect,
             window_used=self.window_used,
+            clearable=self.clearable,
             branch=self.branch,
             wake=self.wake,
             profile=self.profile,

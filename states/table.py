@@ -33,13 +33,13 @@ from .events import (
 from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards import (
     asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child, did_not_run,
-    fails_for_lack_of_room, fills_window, fills_window_again, gives_output, gives_up_output, has_lost_answer,
-    has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported, is_in_turn, is_silent,
-    is_stale, is_unknown, knows_profile, leaves_turn, may_ask, may_ask_for_child, may_ask_without_suspect,
-    may_change_branch, may_compact_again, may_have_schedule, may_not_run_twice, may_resume, may_retry, may_try_again,
-    may_wait, must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks, others_work, refuses_words,
-    says_nothing, spawns_children, starts_next_turn, still_waits, stops_answer, wants_tools, wants_tools_too_late,
-    was_verified, work_is_claimed,
+    fails_for_lack_of_room, fills_window, fills_window_again, fits_without_old_results, gives_output, gives_up_output,
+    has_lost_answer, has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported,
+    is_in_turn, is_silent, is_stale, is_unknown, knows_profile, leaves_turn, may_ask, may_ask_for_child,
+    may_ask_without_suspect, may_change_branch, may_compact_again, may_have_schedule, may_not_run_twice, may_resume,
+    may_retry, may_try_again, may_wait, must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks,
+    others_work, refuses_words, says_nothing, spawns_children, starts_next_turn, still_waits, stops_answer, wants_tools,
+    wants_tools_too_late, was_verified, work_is_claimed,
 )
 from .handlers import agents, model, people, tools, turns
 from .states import (
@@ -156,6 +156,7 @@ TABLE: Table = {
         on(LlmFailed, when=may_ask_without_suspect, to=LlmRequesting, then=model.ask_without_suspect),
         on(LlmFailed, when=refuses_words, to=GIVE_UP, then=model.give_up_words),
         on(LlmFailed, EffectFailed, when=may_retry, to=RetryWaiting, then=model.back_off),
+        on(LlmFailed, when=fits_without_old_results, to=LlmRequesting, then=model.ask_without_old_results),
         on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=junctions.compact),
         on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=model.ask_next_model),
         on(LlmFailed, EffectFailed, to=GIVE_UP, then=model.give_up),

@@ -20,6 +20,7 @@ from typing import Any, get_args
 
 from .branches import ROOT, Branches, Stretches
 from .effects import (
+    ClearResults,
     CompactHistory,
     DeliverToUser,
     PersistMessage,
@@ -49,7 +50,7 @@ from .events import (
     UserMessage,
     WakeUp,
 )
-from .policy import DEFAULT_SETTINGS, ModelSettings
+from .policy import DEFAULT_SETTINGS, MIN_RESULT, ModelSettings
 from .step import LogEntry, Step
 from .values.acts import Speech, with_indexes
 from .values.files import FileReference, file_of_part
@@ -252,6 +253,10 @@ class Transcript:
     """Whether a model reads every message exactly as it was said, without tags around it, escapes or notes."""
     holds_mail: bool = False
     """Whether a message of another agent is among the messages."""
+    longest_result: int = 0
+    """The most characters of a result so far, of those whose tools do not say how much of them a request shows."""
+    _hides_results: bool = False
+    """Whether a result was cleared, or is longer than its tool says."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call among the calls of the newest round."""
@@ -335,6 +340,11 @@ class Transcript:
         """What tells the form of this typed answer from others. `Pure.`"""
         return self._heard.form(said)
 
+    def hides_results(self, max_result: int) -> bool:
+        """Whether a request that shows so many characters of each result may leave out some. Once one may, all later
+        ones may, so the tool by which the rest is read stays among those that are offered. `Pure.`"""
+        return self._hides_results or self.longest_result > max_result
+
     def held(self, model: str, turn: int, shown: Sequence[Message]) -> tuple[Suspect, ...]:
         """What a request of this turn to this model, which shows these messages, holds of what it may be refused for,
         in the order of `Suspect`. `Pure.`"""
@@ -396,6 +406,7 @@ class Transcript:
         if type(event) is Opened:
             brought += given_messages(event.messages, entry.seq)
             self.messages += brought
+            self.longest_result = max((len(one.text) for one in brought if one.role == "tool"), default=0)
         delivered = self._add_effects(entry, brought)
         if self.is_verbatim and any(map(imitates_mail, brought)):
             self.is_verbatim = False
@@ -419,8 +430,8 @@ class Transcript:
                 delivered.append(effect.said)
             elif type(effect) is CompactHistory:
                 self._condensing = (effect.up_to, effect.turn)
-            elif type(effect) is WithholdContent:
-                self._withhold(effect, _own_turn(entry))
+            elif type(effect) is WithholdContent or type(effect) is ClearResults:
+                self._hide(effect, _own_turn(entry))
             elif type(effect) is SwitchBranch:
                 self._leave_branch(entry)
                 self._switch_branch(effect)
@@ -553,12 +564,14 @@ class Transcript:
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
         call_id, said, is_error = result.call_id, result.said, result.error
+        max_result = self._note_size(text := self.words(said), self._calls[call_id].max_result)
         place = bisect_left(self.messages, self._ranks[call_id], self._round, key=self._rank)
         message = Message(
             role="tool",
-            text=self.words(said),
+            text=text,
             files=(files := self.files(said)),
             withheld=self._withheld_files(files),
+            max_result=max_result,
             tool_call_id=call_id,
             error=is_error,
             stopped=_why_stopped(entry, result) if is_error else None,
@@ -571,6 +584,14 @@ class Transcript:
             self._results[entry.seq] = call_id
             self._undelivered.update(_speeches_in(entry))
         return message
+
+    def _note_size(self, text: str, own: int | None) -> int | None:
+        """Note how long this result is, and return how much of it a request shows; None if its tool does not say so."""
+        if own is None:
+            self.longest_result = max(self.longest_result, len(text))
+        elif len(text) > own:
+            self._hides_results, self.is_verbatim = True, False
+        return own
 
     def _edited_arguments(self, call_id: str) -> str:
         """The arguments of a call of the newest round, if a person has changed them; else empty."""
@@ -654,6 +675,18 @@ class Transcript:
             self._condense(self.condensed, sum(one.seq < self.condensed.seq for one in self.messages))
 
     # --- what models are not shown of it
+
+    def _hide(self, effect: WithholdContent | ClearResults, turn: int) -> None:
+        if isinstance(effect, ClearResults):
+            self._clear_results(effect.rounds)
+        else:
+            self._withhold(effect, turn)
+
+    def _clear_results(self, rounds: int) -> None:
+        """Mark the results that are cleared from now on, on the branch under way."""
+        for place in old_results(self.messages, rounds):
+            self.messages[place] = self.messages[place].replace(cleared=True)
+            self._hides_results, self.is_verbatim = True, False
 
     def _withhold(self, effect: WithholdContent, turn: int) -> None:
         """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
@@ -787,7 +820,29 @@ def _unread_from(messages: Sequence[Message]) -> int:
 
 def _is_read_as_said(message: Message) -> bool:
     """Whether a model reads this message, which no agent wrote, as it was said. `Pure.`"""
-    return not (message.withheld or message.undelivered or imitates_mail(message))
+    is_marked = message.withheld or message.undelivered or message.cleared or message.max_result is not None
+    return not (is_marked or imitates_mail(message))
+
+
+SHORTEST_CLEARED = 2 * MIN_RESULT
+"""The fewest characters of a result that is cleared: several times those of the line that stands in its place."""
+
+
+def old_results(messages: Sequence[Message], rounds: int) -> Iterator[int]:
+    """Yield the places of the results, newest first, that are cleared so that only those of the newest `rounds` rounds
+    of calls are shown. Those that are cleared already, and short ones without files, are none of them. `Pure.`"""
+    newer = 0
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.tool_calls:
+            newer += 1
+        elif newer >= rounds and _is_clearable(message):
+            yield place
+
+
+def _is_clearable(message: Message) -> bool:
+    is_long = len(message.text) > SHORTEST_CLEARED or bool(message.files)
+    return is_long and message.role == "tool" and not message.cleared
 
 
 def _own_turn(entry: LogEntry) -> int:

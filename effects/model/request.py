@@ -28,9 +28,9 @@ from ...states.dialogue import of_turn
 from ...states.effects import RequestLlm
 from ...states.events import MemoryRecalled
 from ...states.openai_writing import WireMessage, legal_name
-from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Recent
+from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Policy, Recent
 from ...states.roles import Caller
-from ...states.transcript import Transcript
+from ...states.transcript import Transcript, old_results
 from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
 from ...states.values.value import UNEXPLAINED, FailureKind
@@ -200,8 +200,14 @@ def assemble_context(
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_closing(effect, context, transcript, tools, recalled, form)),
         # Where no message needs other words, none is looked at.
-        wording=None if transcript.is_verbatim else Wording.of(context.policy.texts, effect.model),
+        wording=_wording(effect, context.policy, transcript),
     )
+
+
+def _wording(effect: RequestLlm, policy: Policy, transcript: Transcript) -> Wording | None:
+    if transcript.is_verbatim and not transcript.hides_results(policy.max_result):
+        return None
+    return Wording.of(policy.texts, effect.model, policy.max_result)
 
 
 def held_content(
@@ -221,6 +227,38 @@ def held_content(
     if kind in UNEXPLAINED and not transcript.is_refused_again(turn):
         held &= {"new_files"} if kind == "invalid_request" else set()
     return tuple(one for one in get_args(Suspect) if one in held)
+
+
+_FILE = 1_000
+"""How many characters a file counts for: its tokens are not known, and are some hundred at least."""
+
+_CHARACTERS_OF_TOKEN = 4
+"""How many characters a token has, where no model has counted: the rule of thumb for English."""
+
+
+def clearable_tokens(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, request: ModelRequest, used: int = 0
+) -> int:
+    """About how many tokens this request, to which `effect` has led, would be smaller without the old results that
+    `Policy.clear_results` names. `used` are the tokens that it has by the count of its model; 0 if that is not known.
+    It takes as long as the request is. `Pure.`"""
+    rules, most = context.policy.clear_results, context.policy.max_result
+    if rules is None or effect.plain:
+        return 0
+    history = _history(effect, context, transcript, turn, transcript.found(effect.memory))
+    old = [history[place] for place in old_results(history, rules.rounds)]
+    characters = sum(min(len(one.text), one.max_result or most) + _FILE * len(one.files) for one in old)
+    in_all = len(canonical_json(request.tools)) + sum(map(_characters, request.messages))
+    return characters * (used or in_all // _CHARACTERS_OF_TOKEN) // max(in_all, characters, 1)
+
+
+def _characters(message: WireMessage) -> int:
+    """How many characters of a message a model reads. A file that is sent as text counts like any other text."""
+    content = message.get("content") or ""
+    called = sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
+    if isinstance(content, str):
+        return called + len(content)
+    return called + sum(len(part["text"]) if "text" in part else _FILE for part in content)
 
 
 def _history(

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from ...states.context import Context
 from ...states.events import MemoryRecalled
-from ...states.policy import Profile, Texts
+from ...states.policy import MAX_RESULT, Profile, Texts
 from ...states.replies import TextRule, text_rule
 from ...states.values.files import FileKind, FileReference
 from ...states.values.messages import Matter, Message, escape_tags, escaped_message, text_for_model
 from ...states.values.value import FailureKind
+from ..shown_results import cleared_line, shown_part
 
 RESPOND_PLACEHOLDER = "respond_to_user"
 CLAIM_PLACEHOLDER = "mark_work_complete"
@@ -245,17 +246,21 @@ class Wording:
     """The words in which `model` reads messages. A message of another agent stands between tags, and nothing else can
     look like one; a result whose speech did not reach the user has the note `undelivered`; behind an answer that the
     user stopped stands the note `stopped`; and in place of what a provider has refused there is a note, so that the
-    model neither misses it nor guesses at it. A message that does not come from a step of the log, such as a summary of
-    earlier ones, is made for the model and stays as it is."""
+    model neither misses it nor guesses at it. Of a result that was not cleared there are `max_result` characters,
+    unless its tool says otherwise. A message that does not come from a step of the log, such as a summary of earlier
+    ones, is made for the model and stays as it is."""
 
     undelivered: str
     model: str = ""
     stopped: str = ""
+    max_result: int = MAX_RESULT
+    cut: str = ""
+    cleared: str = ""
 
     @classmethod
-    def of(cls, texts: Texts, model: str) -> Wording:
+    def of(cls, texts: Texts, model: str, max_result: int = MAX_RESULT) -> Wording:
         """The words of these texts, as this model reads them. `Pure.`"""
-        return cls(texts.undelivered, model, texts.stopped)
+        return cls(texts.undelivered, model, texts.stopped, max_result, texts.result_cut, texts.result_cleared)
 
     def note(self, message: Message) -> str:
         """What the model is told behind a message: of an answer that it was stopped. It is told in the user's role,
@@ -268,10 +273,20 @@ class Wording:
             return message
         if message.withheld:
             message = _without_withheld(message, self.model)
+        if message.role == "tool":
+            message = self._shortened(message)
         read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
         if message.undelivered:
             read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
         return read
+
+    def _shortened(self, result: Message) -> Message:
+        """A result as far as it is shown, with what says how the rest of it is read."""
+        text, call_id = result.text, result.tool_call_id or ""
+        if result.cleared:
+            return result.replace(text=cleared_line(self.cleared, text, call_id), files=(), parts=())
+        limit = result.max_result or self.max_result
+        return result if len(text) <= limit else result.replace(text=shown_part(self.cut, text, call_id, limit))
 
 
 def _without_withheld(message: Message, model: str) -> Message:

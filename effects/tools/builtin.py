@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ...states.errors import InvalidInput
 from ...states.policy import Policy, Texts
 from ...states.values.acts import (
     MAX_TASKS,
@@ -340,6 +341,30 @@ async def mark_work_complete(
     not call it while you are waiting for something, or if you could not do what was asked.
     """
     return WorkComplete(summary=summary, confidence=confidence)
+
+
+_NO_RESULTS = "Results of earlier calls cannot be read here."
+
+
+@tool(crash="pure")
+async def read_result(
+    context: ToolContext,
+    call_id: Annotated[str, Field(description="The id of the call, as it stands where something is left out")],
+    start: Annotated[
+        int, Field(alias="from", ge=0, description="The place of the first character to read, counted from 0")
+    ] = 0,
+) -> ToolResult:
+    """Read the result of an earlier call, or the part of it that you were not shown.
+
+    Long results are cut, and old ones are not shown any more. Where something is left out, a line says so, and names
+    the call and the place at which you can read on. Read only what you need.
+    """
+    if context.results is None:
+        raise ToolError(_NO_RESULTS)
+    try:
+        return await context.results.read(call_id, start)
+    except InvalidInput as error:
+        raise ToolError(error.sentence) from None
 
 
 NO_PROFILE = "profile is required"

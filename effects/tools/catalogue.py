@@ -30,6 +30,7 @@ _NAMES = (
     "spawn_agents",
     "recall_conversation",
     "transfer_to",
+    "read_result",
 )
 
 
@@ -64,6 +65,11 @@ BUILT_IN = Catalogue()
 RECALL_CONVERSATION = "recall_conversation"
 """The tool by which a model searches older conversations. In a list of what is allowed its name stands for that search,
 also for the one at the beginning of a turn."""
+
+
+READ_RESULT = "read_result"
+"""The tool by which a model reads what a request leaves out of a result. No application has to choose it: it is offered
+where something is left out, and may be called in any case."""
 
 
 def bare_name(name: str) -> str:

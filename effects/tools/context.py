@@ -32,6 +32,7 @@ from ...states.values.value import encodable
 from ..agents import Agents, ReachableAgents
 from ..context import EffectContext, unchanged
 from ..recall.search import ConversationMemory, ConversationSearch
+from ..shown_results import StoredResults
 
 _IS_OVER = "The call is over, so it cannot ask any more."
 
@@ -159,7 +160,8 @@ class ToolContext:
     it may be called from any thread, and raises `InvalidInput` for what has no text. `metadata` is what the application
     noted about the conversation, as of the step that asked for the call; it cannot be changed here. `memory` searches
     older conversations of the same owner; it is None where there is no such search. `agents` finds the agents that this
-    one may write to; it is None where there are none. `asking` serves `ask`.
+    one may write to; it is None where there are none. `results` reads the results of earlier calls. `asking` serves
+    `ask`.
     """
 
     conversation_id: str
@@ -169,6 +171,7 @@ class ToolContext:
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING_NOTED, hash=False)
     memory: ConversationMemory | None = field(default=None, compare=False, repr=False)
     agents: ReachableAgents | None = field(default=None, compare=False, repr=False)
+    results: StoredResults | None = field(default=None, compare=False, repr=False)
     asking: Asking | None = field(default=None, repr=False, compare=False)
 
     async def ask(self, questions: Iterable[UserQuestion | Mapping[str, Any]]) -> Answers:
@@ -221,6 +224,7 @@ def tool_context_of(
         metadata=MappingProxyType(deepcopy(noted)) if (noted := context.context.metadata) else _NOTHING_NOTED,
         memory=None if search is None else ConversationMemory(search, context),
         agents=None if agents is None else ReachableAgents(context.conversation_id, agents),
+        results=StoredResults(context),
     )
 
 

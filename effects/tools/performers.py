@@ -34,26 +34,26 @@ from .context import Answers, Asking, Progress, ToolContext, tool_context_of
 from .normalization import InvalidArguments, NothingToSay
 from .registry import ToolRegistry
 from .results import ToolOutcome, error_result, outcome_of, success
-from .tool import MAX_RESULT, AnyTool, cut_result
+from .tool import MAX_STORED, AnyTool, cut_result
 
 _ToolAnswer = ToolComplete | AskUserQuestionPending
 """The answer to an effect that runs a tool."""
 
 
 class ToolPerformer:
-    """Carries out `ExecuteTool`. `max_result` is the most characters of a result, unless its tool says otherwise."""
+    """Carries out `ExecuteTool`. `max_stored` is the most characters that are stored of a result."""
 
     def __init__(
         self,
         tools: ToolRegistry,
         clock: Clock,
-        max_result: int = MAX_RESULT,
+        max_stored: int = MAX_STORED,
         search: ConversationSearch | None = None,
         agents: Agents | None = None,
     ) -> None:
         self._tools = tools
         self._clock = clock
-        self._max_result = max_result
+        self._max_stored = max_stored
         self._search = search
         self._agents = agents
 
@@ -69,7 +69,7 @@ class ToolPerformer:
         run = _ToolRun(
             tool,
             context.policy,
-            self._max_result,
+            self._max_stored,
             context.redact,
             context.files,
             may_ask=effect.call.exclusive,
@@ -145,7 +145,7 @@ async def execute(
     arguments_json: str,
     context: ToolContext,
     policy: Policy = _POLICY,
-    max_result: int = MAX_RESULT,
+    max_stored: int = MAX_STORED,
     redact: Redact = unchanged,
     files: KeptFiles = NO_FILES,
 ) -> ToolOutcome:
@@ -153,11 +153,11 @@ async def execute(
     ask the user while it runs.
 
     `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read.
-    `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut,
-    after `redact` has replaced the secrets in it. `files` keep what the model is shown beside it.
+    `max_stored` is how many characters a result may have; a longer one is cut, after `redact` has replaced the secrets
+    in it. `files` keep what the model is shown beside it.
     Ends in time, and raises only CancelledError, as `_call_function` describes.
     """
-    outcome = await _ToolRun(tool, policy, max_result, redact, files, may_ask=False).start(
+    outcome = await _ToolRun(tool, policy, max_stored, redact, files, may_ask=False).start(
         arguments_json, lambda: context
     )
     assert not isinstance(outcome, _Suspended), "it may not ask"
@@ -171,7 +171,7 @@ class _ToolRun:
         self,
         tool: AnyTool,
         policy: Policy,
-        max_result: int = MAX_RESULT,
+        max_stored: int = MAX_STORED,
         redact: Redact = unchanged,
         files: KeptFiles = NO_FILES,
         *,
@@ -179,7 +179,7 @@ class _ToolRun:
     ) -> None:
         self._tool = tool
         self._policy = policy
-        self._max_result = max_result
+        self._max_stored = max_stored
         self._redact = redact
         self._files = files
         self._asking = Asking(None if may_ask else f"{tool.name} {_MAY_NOT_ASK}")
@@ -228,7 +228,7 @@ class _ToolRun:
             self._end()
             raise
         self._end()
-        return await outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact, self._files)
+        return await outcome_of(self._tool, outcome, self._policy, self._max_stored, self._redact, self._files)
 
     def _end(self) -> None:
         self._progress.close()
@@ -330,10 +330,10 @@ Verdict = Literal["ran", "did_not_run", "unknown"]
 class ReconciliationPerformer:
     """Carries out `ReconcileTool`."""
 
-    def __init__(self, tools: ToolRegistry, clock: Clock, max_result: int = MAX_RESULT) -> None:
+    def __init__(self, tools: ToolRegistry, clock: Clock, max_stored: int = MAX_STORED) -> None:
         self._tools = tools
         self._clock = clock
-        self._max_result = max_result
+        self._max_stored = max_stored
 
     async def __call__(self, effect: ReconcileTool, context: EffectContext) -> ToolReconciled:
         """Ask the tool, and answer with its verdict."""
@@ -360,7 +360,7 @@ class ReconciliationPerformer:
             progress.close()
         match outcome:
             case Returned(ToolResult() as result):
-                return await cut_result(result, tool.max_result or self._max_result, context.redact)
+                return await cut_result(result, self._max_stored, context.redact)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
             case _:

@@ -27,7 +27,7 @@ from ...states.values.value import encodable, shortened
 from ..logs import performer_logger
 from ..model.port import ModelCall
 from ..schemas.names import PropertyNames, property_names_of
-from .catalogue import BUILT_IN, bare_name, built_in_name, names_of
+from .catalogue import BUILT_IN, READ_RESULT, bare_name, built_in_name, names_of
 from .normalization import InvalidArguments, read_object, storable
 from .tool import AnyTool, Tool, make_tool
 
@@ -114,6 +114,8 @@ class ToolRegistry:
             tool = _tool(given)
             if tool.name in self._given:
                 raise ConfigurationError(f"There are two tools called {tool.name}.")
+            if tool.name == READ_RESULT and not built_in_name(tool):
+                raise ConfigurationError(f"{READ_RESULT} is a built-in tool: give a tool of your own another name.")
             self._given[tool.name] = tool
         self._sources = tuple(sources)
         self._snapshot = _snapshot_of(self._given, self._sources)
@@ -181,13 +183,17 @@ class ToolRegistry:
         return caller.fault(meant[0]) if caller is not None and meant else None
 
     def find_for(self, name: str, allowed: Allowed, caller: Caller | None) -> tuple[AnyTool | None, str | None]:
-        """The tool that `find` finds, if this caller may call it, and what `role_fault` returns."""
+        """The tool that `find` finds, if this caller may call it, and what `role_fault` returns. The tool by which a
+        model reads results is found in any case."""
         current = self._current
         tool = current.tools.get(name)
         if tool is not None and name not in current.built_in and (allowed is None or name in allowed):
             return tool, None  # as most calls: a tool of the application, which every agent may call
         denied = self.role_fault(name, caller)
-        return None if denied else self.find(name, allowed), denied
+        found = None if denied else self.find(name, allowed)
+        if found is None and denied is None and READ_RESULT in names_of(name) and not self.comes_from_source(name):
+            return BUILT_IN[READ_RESULT], None
+        return found, denied
 
     def find_in(self, context: Context, turn: int, name: str) -> tuple[AnyTool | None, str]:
         """The tool that a call in this turn of a conversation runs; or None, and why there is none, in a sentence."""
@@ -296,6 +302,7 @@ class ToolRegistry:
             fault=fault,
             approval=tool.needs_approval(arguments, policy),
             approval_by=tool.approval_by,
+            max_result=tool.max_result,
             exclusive=tool.exclusive,
             crash=tool.crash,
             acts=tool.acts,

@@ -40,7 +40,7 @@ async def outcome_of(
     tool: AnyTool,
     outcome: Outcome | None,
     policy: Policy,
-    max_result: int,
+    max_stored: int,
     redact: Redact = unchanged,
     files: KeptFiles = NO_FILES,
 ) -> ToolOutcome:
@@ -52,7 +52,7 @@ async def outcome_of(
         return result
     if isinstance(result, ResultWithFiles):
         result = await _with_kept_files(tool, result, files)
-    return await cut_result(result, tool.max_result or max_result, redact)
+    return await cut_result(result, max_stored, redact)
 
 
 def _tool_outcome(

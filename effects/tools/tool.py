@@ -41,7 +41,7 @@ from typing import (
 )
 
 from ...states.errors import ConfigurationError
-from ...states.policy import Policy
+from ...states.policy import MIN_RESULT, Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import Approver, CrashContract, ToolCall, ToolResult
 from ...states.values.value import encodable, json_object
@@ -83,12 +83,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children", "transfer"})
 """Kinds of act that only an exclusive tool may declare."""
 
-MAX_RESULT = 1_000_000
-"""The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can
+MAX_STORED = 1_000_000
+"""The most characters that are stored of a result, where the engine sets no other limit: more than most models can
 read."""
-
-MIN_RESULT = 200
-"""The fewest characters to which a result can be cut. Chosen so that its beginning and its end still say something."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +296,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `timeout`: seconds that a call may take; 60 by default.
     - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
       `"message"` the first line of its message, too, which may hold what is not meant for the model.
-    - `max_result`: the most characters of a result. Of a longer one the model reads the beginning and the end. By
-      default that of the engine, `Settings.max_result`.
+    - `max_result`: the most characters of a result that a request shows. Of a longer one the model is shown the
+      beginning and the end, and can read the rest by `read_result`. By default that of the policy.
 
     The function may be a coroutine function or a plain one, which then runs in a thread of its own; a bound method, an
     object that can be called, a cached function or a partial. Every parameter needs a type; `Annotated[…,

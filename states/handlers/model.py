@@ -28,6 +28,7 @@ from ..guards import first_suspect, is_full, is_nudge_due, lacks_answer, may_com
 from ..junctions import (
     asked_again,
     asked_model,
+    clear,
     compact_effect,
     compact_up_to,
     conclude_with,
@@ -52,7 +53,7 @@ def take_response(step: StepBuilder[LlmRequesting | Cancelling], event: LlmRespo
     """Take over what every response brings: its text enters the transcript, its cost is counted, and the nudge of its
     request is used up."""
     usage, calls, policy, said = event.usage, event.tool_calls, context.policy, step.heard()
-    step.window_used = usage.tokens
+    step.window_used, step.clearable = usage.tokens, event.clearable
     step.spend(usage)
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
     changes["cut_off"] = event.finish_reason == "length"
@@ -64,8 +65,8 @@ def take_response(step: StepBuilder[LlmRequesting | Cancelling], event: LlmRespo
         changes["final"] = said
     if has_text or calls:
         changes["empties"] = 0
-    if step.turn.withheld:
-        changes["withheld"] = ()
+    if step.turn.withheld or step.turn.cleared:
+        changes |= {"withheld": (), "cleared": False}
     if window := policy.repeats.window:
         changes["earlier_calls"] = remember(step.turn.earlier_calls, (), window)
     if misses_output(step.turn, event, context):
@@ -310,6 +311,12 @@ def ask_without_suspect(step: StepBuilder[LlmRequesting], event: LlmFailed, cont
     return send(step, event.at, context, attempt=1)
 
 
+def ask_without_old_results(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> LlmRequesting:
+    """The request did not fit the window. The same request is sent without old results of tools."""
+    clear(step, context)
+    return send(step, event.at, context, attempt=1)
+
+
 def give_up_words(step: StepBuilder[LlmRequesting], event: LlmFailed, context: Context) -> None:
     """The model refused what people said in this turn, and there is nothing to ask without it. The turn fails, and the
     next one shows a note in its place."""
@@ -407,7 +414,7 @@ def reject(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed) -> 
 def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Context) -> None:
     """The window has room again. Results that were compacted cannot be reused, so the calls that brought them may be
     made again."""
-    step.window_used = 0
+    step.window_used = step.clearable = 0
     if step.in_turn:
         step.spend(event.usage)
         step.change_turn(condensed=True, earlier_calls=())

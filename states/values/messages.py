@@ -269,6 +269,7 @@ class ToolCall(Value):
     empty if that is longer than `LONGEST_ID` (see `ProviderFields.calls`).
     `raw_arguments` is the JSON text as the model wrote it, which is stored as `arguments`. A call with a `fault` never
     runs: the fault is its result. A call with `approval` runs only if a person allows it, and `approval_by` says who.
+    `max_result` is how many characters of its result a request shows, if its tool says so.
     """
 
     call_id: Text = Field(min_length=1)
@@ -281,6 +282,7 @@ class ToolCall(Value):
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()
+    max_result: int | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -325,7 +327,8 @@ class Message(Record):
     are empty where the files simply follow the text.
 
     `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see of a
-    typed answer, where that is not the text that the model wrote.
+    typed answer, where that is not the text that the model wrote. A result that is `cleared` is not shown
+    to models any more; of any other one they are shown `max_result` characters, or as many as the policy says.
     """
 
     role: MessageRole
@@ -348,6 +351,8 @@ class Message(Record):
     deliveries: tuple[Text, ...] = ()
     undelivered: bool = False
     withheld: tuple[Withheld, ...] = ()
+    max_result: int | None = None
+    cleared: bool = False
     shown: str = ""
     turn: int = 0
     seq: int = 0

@@ -94,6 +94,9 @@ class TurnRecord(Record):
     """Whether the history was compacted for the newest request, or for an earlier one after which the window stayed
     full."""
 
+    cleared: bool = False
+    """Whether old results of tools were cleared for the newest request."""
+
     earlier_calls: tuple[tuple[str, ...], ...] = ()
     """Fingerprints of the calls made, by request, as far back as the policy remembers them."""
 
@@ -208,13 +211,15 @@ class BranchPoint(Record):
     """A point in the tree of turns at which a conversation can go on: behind its turn `turn`, or, with `before`, where
     that turn began. Turns are never numbered anew, so a number names a turn in whatever branch it is.
 
-    `window_used` is what the last request had used of the window there. `again` are the messages of a hidden turn that
-    are answered again, and `said` is a new one behind them. Without any message the conversation rests there.
+    `window_used` is what the last request had used of the window there, and `clearable` how much of that were old
+    results of tools. `again` are the messages of a hidden turn that are answered again, and `said` is a new one behind
+    them. Without any message the conversation rests there.
     """
 
     turn: int
     before: bool = False
     window_used: int = 0
+    clearable: int = 0
     again: tuple[Waiting, ...] = ()
     said: Waiting | None = None
 

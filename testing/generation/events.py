@@ -349,6 +349,7 @@ def _model_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call
         "output": None if attempt is None else attempt.output,
         "model": vocabulary.model(chance),
         "speaks": effect_id % 2 == 1,
+        "clearable": usage.tokens * (effect_id % 3) // 2,
         **vocabulary.provided(chance, f"call-{effect_id}"),
     }
 
@@ -382,6 +383,7 @@ def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call:
         "sentence": vocabulary.text(chance, "It failed."),
         "retry_after": vocabulary.retry_after(chance),
         "held": _HELD[effect_id % len(_HELD)] if kind in ORDER_OF_SUSPICION else (),
+        "clearable": 10 * (effect_id % 2) if kind == "context_window" else 0,
     }
 
 
@@ -579,7 +581,8 @@ def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fiel
 def _branch(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     """What every request to go to another branch says of the conversation; seldom something that is over."""
     turn, branch = (2, 0) if state is None else (state.book.turn, state.book.branch)
-    fields: Fields = {"branch": branch, "window_used": vocabulary.usage(chance).tokens}
+    used = vocabulary.usage(chance).tokens
+    fields: Fields = {"branch": branch, "window_used": used, "clearable": used * (turn % 2)}
     match chance.below(8):
         case 6:
             return {**fields, "newest": turn, "usage": vocabulary.cost(chance)}

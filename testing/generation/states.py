@@ -19,6 +19,8 @@ from pydantic import JsonValue
 
 from ...states.context import Context, NextTools
 from ...states.policy import (
+    MIN_RESULT,
+    Clearing,
     Empty,
     Limits,
     ModelSettings,
@@ -354,6 +356,8 @@ CHANGES: tuple[Change, ...] = (
     _picked("settings", *SETTINGS),
     _picked("output_retries", 0, 1, 2),
     _picked("keep_thinking", "conversation", 1, 2, 5),
+    _picked("clear_results", None, Clearing(share=1.0, rounds=1), Clearing(share=0.5)),
+    _picked("max_result", MIN_RESULT, 1_000_000),
 )
 """Ordinary changes, and extreme ones."""
 
@@ -795,6 +799,7 @@ def book(chance: Chance) -> Book:
         turn=1 + chance.below(9),
         next_effect=NEXT_EFFECT,
         window_used=used,
+        clearable=chance.pick((0, used // 2, used)),
         wake=chance.pick((None, *INSTANTS)),
         profile=chance.pick(("", "", "one", "two", "unknown")),
         owed=(Owed(said=Heard(seq=1), since=chance.pick(INSTANTS), origin="agent"),) if chance.rarely(4) else (),
@@ -878,13 +883,19 @@ def numbered(calls: Iterable[ToolCall], prefix: str = "call") -> tuple[ToolCall,
     return tuple(call.model_copy(update={"call_id": f"{prefix}-{number}"}) for number, call in enumerate(calls))
 
 
+_LONG = f"{{}}{' and more' * 100}"
+"""A result of hundreds of characters, which is cleared when it is old."""
+
+
 def result_of(chance: Chance, vocabulary: Vocabulary, call: RoundCall | None = None) -> ToolResult:
     """What a tool returns for this call, or for any: a result with the acts that it declares, or an error."""
     if chance.probably(0.1):
         return ToolResult(text=vocabulary.text(chance, "Error"), error=True)
     kinds = vocabulary.acts(chance, ACTS if call is None else call.acts)
     acts = tuple(_act(chance, vocabulary, kind, call) for kind in kinds if kind != "question")
-    return ToolResult(text=vocabulary.text(chance, "Done"), acts=acts)
+    text = vocabulary.text(chance, "Done")
+    is_long = call is not None and call.seq % 3 == 0
+    return ToolResult(text=_LONG.format(text) if is_long else text, acts=acts)
 
 
 def _act(chance: Chance, vocabulary: Vocabulary, kind: ActKind, call: RoundCall | None) -> Act:

@@ -55,6 +55,7 @@ from .turns import (
     stays_closed,
     withholds_what_was_refused,
 )
+from .window import clears_before_it_compacts, clears_old_results
 
 __all__ = [
     "LAWS",
@@ -67,6 +68,8 @@ __all__ = [
     "check_laws",
     "check_newest",
     "checks_what_is_delivered",
+    "clears_before_it_compacts",
+    "clears_old_results",
     "counts_through_all_branches",
     "delivers_no_blank_text",
     "delivers_what_was_chosen",
@@ -281,6 +284,8 @@ LAWS: tuple[Law, ...] = (
     keeps_tools_of_turns,
     wakes_by_its_schedule,
     stays_with_its_profile,
+    clears_before_it_compacts,
+    clears_old_results,
     withholds_what_was_refused,
     shows_one_branch,
     knows_its_branches,

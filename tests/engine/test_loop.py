@@ -41,7 +41,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.context import EffectContext
-from turnwise.effects.tools.tool import MAX_RESULT, cut_text
+from turnwise.effects.tools.tool import MAX_STORED, cut_text
 from turnwise.engine.loop import dispatch_in_order
 from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.persistence.opening import open_store
@@ -793,7 +793,7 @@ class TestAskingTheTool:
             (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
             ("ran", "completed", TEXTS.did_run, 1),
             ("did_not_run", "completed", "5 paid", 2),
-            (LONG, "completed", cut_text(LONG.text, MAX_RESULT), 1),
+            (LONG, "completed", cut_text(LONG.text, MAX_STORED), 1),
             ("unknown", "in_doubt", None, 1),
             ("perhaps", "in_doubt", None, 1),
             (RuntimeError("no line"), "in_doubt", None, 1),

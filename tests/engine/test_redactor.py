@@ -29,6 +29,7 @@ from turnwise import (
     RedactionRule,
     Refused,
     Retry,
+    Settings,
     ToolContext,
     UserQuestion,
     presets,
@@ -296,13 +297,14 @@ async def test_the_rule_can_be_switched_on_in_mid_conversation(database: Path) -
 async def test_a_result_is_redacted_before_it_is_cut(database: Path) -> None:
     """Half of a secret would not be recognised."""
 
-    @tool(crash="pure", max_result=300)
+    @tool(crash="pure")
     async def dump() -> str:
         """Return a long text with a secret in the middle of where it is cut."""
         return "x " * 45 + SECRETS["openai"] + " y" * 600
 
     llm = ScriptedLlm([call("dump"), reply("Done.")])
-    async with Engine.open(database, model=llm, tools=[dump], policy=REDACTS) as engine:
+    settings = Settings(max_stored_result=300)
+    async with Engine.open(database, model=llm, tools=[dump], policy=REDACTS, settings=settings) as engine:
         await (await engine.create()).send("Go")
 
     result = llm.requests[1].messages[-1]["content"]

@@ -21,7 +21,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.tools.tool import MAX_RESULT
+from turnwise.effects.tools.tool import MAX_STORED
 from turnwise.testing import FunctionLlm, call, reply
 
 
@@ -68,7 +68,7 @@ SETTINGS = {
     "tts_enabled": Written("0", "= false", False, True),
     "tool_marker": Written("CALL", '= "CALL"', "CALL", "TOOL"),
     "kept_updates": Written("7", "= 7", 7, 1024),
-    "max_result": Written("500", "= 500", 500, MAX_RESULT),
+    "max_stored_result": Written("500", "= 500", 500, MAX_STORED),
     "db": Written("dinner.db", '= "dinner.db"', "dinner.db", None),
     "files_folder": Written("files", '= "files"', "files", None),
     "database_connections": Written("4", "= 4", 4, 10),
@@ -322,9 +322,9 @@ class TestWhatTheyChange:
         assert turn.status == "failed"
         assert turn.reply == "I could not answer: Failed after 2 attempts: The model took too long to answer."
 
-    async def test_max_result(self, directory: Path) -> None:
-        """J19: a longer result of a tool is cut."""
-        write(directory, "max_result = 200")
+    async def test_max_stored_result(self, directory: Path) -> None:
+        """J19: a longer result of a tool is cut before it is stored."""
+        write(directory, "max_stored_result = 200")
         results: list[str] = []
 
         @tool

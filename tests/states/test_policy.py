@@ -115,6 +115,8 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             "output_retries": 0,
             "output_reply": OutputField(field="summary"),
             "files": FileRules(number=0),
+            "max_result": 1_000,
+            "clear_results": None,
         },
     ),
     (
@@ -140,6 +142,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **dict.fromkeys(("plain_text_reply", "plain_text_fallback", "plain_text_thought"), ""),
             **dict.fromkeys(("output_noted", "output_taken", "output_invalid", "output_missing"), "Noted."),
             **dict.fromkeys(("output_failed", "output_tool", "output_guidance"), "Answer."),
+            **dict.fromkeys(("result_cut", "result_cleared"), "More."),
         },
     ),
     (Empty(), {"until_limit": True}),

@@ -27,6 +27,7 @@ ALLOWED: dict[Role, set[str]] = {
         "spawn_agents",
         "recall_conversation",
         "transfer_to",
+        "read_result",
     },
     "background": {
         "mark_work_complete",
@@ -35,8 +36,9 @@ ALLOWED: dict[Role, set[str]] = {
         "spawn_agents",
         "recall_conversation",
         "transfer_to",
+        "read_result",
     },
-    "sub_agent": {"mark_work_complete", "send_agent_message", "recall_conversation"},
+    "sub_agent": {"mark_work_complete", "send_agent_message", "recall_conversation", "read_result"},
 }
 TOOLS = sorted(set().union(*ALLOWED.values()))
 ASKS_USER = SubAgentRules(questions="ask_user")

@@ -240,11 +240,10 @@ class Conversation:
         ids = (made.call_id, *(f"{made.call_id}-{number}" for number in range(2, len(given) + 2)))
         return made.model_copy(update={"call_id": next(each for each in ids if each not in given)})
 
-    def model_fails(self, kind: str = "server_error", retry_after: float | None = None) -> Step:
+    def model_fails(self, kind: str = "server_error", retry_after: float | None = None, **fields: Any) -> Step:
         """The model request fails."""
-        sentence = "The model is not well."
-        effect_id = self.flying(RequestLlm)
-        return self.happens(LlmFailed, effect_id=effect_id, kind=kind, sentence=sentence, retry_after=retry_after)
+        failed = {"kind": kind, "sentence": "The model is not well.", "retry_after": retry_after, **fields}
+        return self.happens(LlmFailed, effect_id=self.flying(RequestLlm), **failed)
 
     def model_stops(self, content: str = "", **fields: Any) -> Step:
         """The model acknowledges that it was stopped, when it had written this."""

@@ -19,7 +19,7 @@ from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse, LlmStopped
 from ....states.openai_writing import legal_name
 from ....states.outputs import schema_of_rules
-from ....states.policy import ModelSettings, Policy, settings_of
+from ....states.policy import ModelSettings, Policy, named_models, settings_of
 from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
@@ -31,7 +31,7 @@ from ...context import EffectContext, Progress, mark_of
 from ...location import Locator
 from ...logs import performer_logger
 from ...printable import is_blank
-from ...tools.catalogue import BUILT_IN
+from ...tools.catalogue import BUILT_IN, READ_RESULT
 from ...tools.registry import ToolRegistry
 from ..families import family_named, provider_fields_of, storable_block, storable_blocks
 from ..outputs import (
@@ -50,6 +50,7 @@ from ..request import (
     PromptCache,
     ToolOffer,
     assemble_context,
+    clearable_tokens,
     held_content,
     with_fresh_context,
     write_fresh_context,
@@ -94,8 +95,9 @@ class LlmRequestPerformer:
             return self._stopped(effect, asking)
 
     async def _ask(self, effect: RequestLlm, context: EffectContext, asking: _Asking) -> LlmResponse | LlmFailed:
-        offer = self._writer.offer_for(effect, context.context, context.turn)
-        request, digest = self._write(effect, context, transcript := await context.transcript(), offer)
+        transcript = await context.transcript()
+        offer = self._writer.offer_for(effect, context.context, context.turn, transcript)
+        request, digest = self._write(effect, context, transcript, offer)
         schema = schema_wanted(effect, context.context, transcript)
         del transcript
         if context.policy.fresh_context and not effect.plain:
@@ -119,8 +121,11 @@ class LlmRequestPerformer:
                 retry_after=failure.retry_after,
                 held=await _held(failure, request, effect, context),
                 usage=failure.usage,
+                clearable=await _clearable(effect, context, request) if failure.kind == "context_window" else 0,
             )
-        return self._response(effect, request, digest, answer, context, offer, schema)
+        used = answer.usage.tokens
+        clearable = await _clearable(effect, context, request, used) if _is_near_window(context.policy, used) else 0
+        return self._response(effect, request, digest, answer, context, offer, schema, clearable)
 
     def _showing_output(
         self,
@@ -163,6 +168,7 @@ class LlmRequestPerformer:
         context: EffectContext,
         offer: ToolOffer,
         schema: OutputSchema | None,
+        clearable: int,
     ) -> LlmResponse:
         model = request.model
         mark = mark_of(context.links.of(effect.effect_id))
@@ -190,6 +196,7 @@ class LlmRequestPerformer:
             output=read.output,
             citations=answer.citations,
             logprobs=None if answer.logprobs is None else storable_block(answer.logprobs, model),
+            clearable=clearable,
         )
 
     def _stopped(self, effect: RequestLlm, asking: _Asking) -> LlmStopped:
@@ -246,6 +253,18 @@ async def _held(
     has_system = request.messages[:1] and request.messages[0]["role"] == "system"
     left_out = {*(() if has_system else ("instructions",)), *(("words",) if failure.of_answer else ())}
     return tuple(one for one in held if one not in left_out)
+
+
+def _is_near_window(policy: Policy, used: int) -> bool:
+    """Whether a request of so many tokens is large enough for one of the models that old results may be cleared."""
+    rules = policy.clear_results
+    windows = [model.window for model in named_models(policy) if model.window is not None]
+    return rules is not None and bool(windows) and used >= min(rules.share, policy.window) * min(windows)
+
+
+async def _clearable(effect: RequestLlm, context: EffectContext, request: ModelRequest, used: int = 0) -> int:
+    """About how many tokens this request would be smaller without old results of tools."""
+    return clearable_tokens(effect, context.context, await context.transcript(), context.turn, request, used)
 
 
 def _shown_rule(context: Context, offer: ToolOffer) -> TextRule:
@@ -314,14 +333,16 @@ class RequestWriter:
         self._offer = lru_cache(KEPT)(self._make_offer)
         self._told = set[str]()
 
-    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int, transcript: Transcript) -> ToolOffer:
         """Return what this request offers of the tools in this turn.
 
         It stays the same within a turn, also after a crash: tools that a conversation chooses during a turn are those
-        of the next one. Only the tools of sources come and go within a turn."""
+        of the next one. Only the tools of sources come and go within a turn, and once a request leaves out a part of a
+        result, the tool by which that is read is offered, too."""
         profile = context.policy.find_profile(effect.profile)
         of_profile = None if profile is None else profile.tools
-        return self._offer(self._tools.version, context.tools_in(turn), of_profile, context.caller)
+        reads = transcript.hides_results(context.policy.max_result)
+        return self._offer(self._tools.version, context.tools_in(turn), of_profile, context.caller, reads)
 
     def write(
         self,
@@ -368,7 +389,9 @@ class RequestWriter:
         way = self._way_of(effect.model, schema, bool(names))
         return requested_output(self._forms.form_of(schema), way, names, must_answer=must_answer)
 
-    def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
+    def _make_offer(
+        self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller, reads: bool
+    ) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
         names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in _EXPLAINED.items()}
         explained = ExplainedTools(
@@ -376,7 +399,8 @@ class RequestWriter:
             speaking=self._tools.names_acting("speech", allowed) if caller.role == "foreground" else (),
             claiming=self._tools.names_acting("work_complete", allowed),
         )
-        offered = OfferedTools(self._tools.definitions(allowed))
+        reader = (BUILT_IN[READ_RESULT].definition(),) if reads and READ_RESULT not in allowed else ()
+        offered = OfferedTools((*self._tools.definitions(allowed), *reader))
         self._tell(offered.left_out)
         return ToolOffer(allowed - offered.left_out.keys(), caller, offered, explained)
 

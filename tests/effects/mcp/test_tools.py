@@ -146,7 +146,7 @@ class TestWhatGoesWrong:
         async with connected(program) as registry:
             tool = registry.find("files:huge")
             assert tool is not None
-            result = await execute(tool, "{}", tool_context(), max_result=1_000)
+            result = await execute(tool, "{}", tool_context(), max_stored=1_000)
 
         assert isinstance(result, ToolResult)
         assert len(result.text) == 1_000

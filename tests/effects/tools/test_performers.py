@@ -27,7 +27,7 @@ from turnwise.effects.tools import performers
 from turnwise.effects.tools.context import Question, ToolError, tool_context_of
 from turnwise.effects.tools.performers import ReconciliationPerformer, execute
 from turnwise.effects.tools.registry import ToolRegistry
-from turnwise.effects.tools.tool import MAX_RESULT, cut_text
+from turnwise.effects.tools.tool import MAX_STORED, cut_text
 from turnwise.states import Context, InvalidInput, ReconcileTool, ToolCall, ToolReconciled, ToolResult
 from turnwise.states.transcript import Transcript
 from turnwise.states.values.acts import Speech
@@ -317,7 +317,7 @@ class TestReturnedValues:
 
 
 class TestLongResults:
-    """A model reads the beginning and the end of a result that is too long, and how much is missing."""
+    """Of a result that is too long to be stored, the beginning and the end are, and how much is missing."""
 
     @given(st.text(min_size=201), st.integers(200, 400))
     def test_a_cut_text_keeps_its_beginning_and_its_end(self, text: str, limit: int) -> None:
@@ -355,27 +355,27 @@ class TestLongResults:
         """Up to the limit itself."""
         assert cut_text(text, len(text)) == text
 
-    async def test_a_tool_may_have_its_own_limit(self) -> None:
-        """Otherwise that of the engine counts. Images and the mark of an error stay."""
+    async def test_images_and_the_mark_of_an_error_stay(self) -> None:
+        """How much of it a tool lets a request show has nothing to do with what is stored."""
         image = FileReference(url="https://example.com/a.png", media_type="image/png")
 
-        def short() -> Any:
+        def listing() -> Any:
             return ["x" * 5_000, image]
 
         @tool(max_result=300)
-        def shorter() -> Any:
+        def failing() -> Any:
             return ToolResult(text="y" * 5_000, error=True, files=(image,))
 
-        by_engine = await execute(tool(short), "{}", tool_context(), max_result=1_000)
-        by_tool = await execute(shorter, "{}", tool_context(), max_result=1_000)
+        listed = await execute(tool(listing), "{}", tool_context(), max_stored=1_000)
+        failed = await execute(failing, "{}", tool_context(), max_stored=1_000)
 
-        assert isinstance(by_engine, ToolResult)
-        assert isinstance(by_tool, ToolResult)
-        assert (len(by_engine.text), by_engine.files, by_engine.error) == (1_000, (image,), False)
-        assert (len(by_tool.text), by_tool.files, by_tool.error) == (300, (image,), True)
+        assert isinstance(listed, ToolResult)
+        assert isinstance(failed, ToolResult)
+        assert (len(listed.text), listed.files, listed.error) == (1_000, (image,), False)
+        assert (len(failed.text), failed.files, failed.error) == (1_000, (image,), True)
 
     async def test_a_result_of_megabytes_is_not_lost(self) -> None:
-        """By default a model reads up to a million characters."""
+        """By default up to a million characters are stored."""
 
         def export() -> str:
             return f"begin{'x' * 3_000_000}end"
@@ -383,7 +383,7 @@ class TestLongResults:
         outcome = await outcome_of(export)
 
         assert isinstance(outcome, ToolResult)
-        assert (outcome.text[:5], outcome.text[-3:], len(outcome.text)) == ("begin", "end", MAX_RESULT)
+        assert (outcome.text[:5], outcome.text[-3:], len(outcome.text)) == ("begin", "end", MAX_STORED)
         assert "[… 2,000,06" in outcome.text
         assert " of 3,000,008 characters are left out here …]" in outcome.text
 
@@ -460,19 +460,18 @@ class TestFailing:
         assert "raise ValueError" in caplog.text
 
     async def test_a_long_message_is_shortened(self) -> None:
-        """The message of an exception has any length. That of a `ToolError` is cut like a result."""
+        """The message of an exception has any length. That of a `ToolError` is stored like a result."""
 
         @tool(errors="message")
         def book() -> None:
             raise ValueError("x" * 10_000)
 
-        @tool(max_result=200)
         def tell() -> None:
             raise ToolError("x" * 10_000)
 
         outcomes = await outcome_of(book), await outcome_of(tell)
 
-        assert [len(outcome.text) for outcome in outcomes if isinstance(outcome, ToolResult)] == [500, 199]
+        assert [len(outcome.text) for outcome in outcomes if isinstance(outcome, ToolResult)] == [500, 10_000]
 
     async def test_half_characters_in_a_message_are_replaced(self) -> None:
         """The result must be storable."""
