@@ -41,7 +41,7 @@ from ..persistence.codec import next_timer
 from ..persistence.errors import CustodyLost, StorageFailed, StoreConflict
 from ..persistence.ports import Files, LiveShown, Log
 from ..persistence.records import StoredEntry
-from ..states.effects import ControlEffect, Effect, OutgoingEffect
+from ..states.effects import AwaitedEffect, ControlEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
     Answer,
@@ -397,7 +397,7 @@ class Loop:
         self._suspended.follow(state)
         self.follower.note(() if is_mine and not self._mailbox.drops_answers else step.effects)
         if type(entry.event) is Resumed:
-            self.feed.streamed.begin_again()
+            self.feed.streamed.begin_again([one.effect_id for one in step.effects if isinstance(one, AwaitedEffect)])
             if is_mine:
                 self._report_left()  # another loop may have begun more since the report was made, and have left it
         if type(state) is Closed:

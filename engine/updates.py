@@ -748,8 +748,11 @@ class StreamedText:
         self._replaced: tuple[tuple[int, int, int] | None, frozenset[str]] = _NOTHING_REPLACED
         """The request that is written once more, and the kinds of which nothing new was shown yet."""
 
-    def begin_again(self) -> None:
-        """The answer is written once more: its request was taken over. What comes now replaces what was shown."""
+    def begin_again(self, requests: Collection[int]) -> None:
+        """The answers to these requests are written once more: they were taken over. What comes now of the one that is
+        streamed replaces what was shown."""
+        if self._key is None or self._key[1] not in requests:
+            return
         self._replaced = self._key, frozenset(kind for kind, length in self._lengths.items() if length)
         self.clear()
 

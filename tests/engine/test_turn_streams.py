@@ -709,6 +709,20 @@ class TestTheStreamedText:
 
         assert (streamed.so_far, list(streamed.tokens())) == (None, [])
 
+    def test_only_a_request_that_is_made_again_begins_again(self) -> None:
+        """A report of what an earlier process has left may be stored when the next one streams already."""
+        streamed = StreamedText()
+        first = TokenUpdate("A table", "text", 1, 7, 1)
+        streamed.add(first)
+
+        streamed.begin_again([6])
+        assert streamed.replacing(first) == first
+        assert streamed.so_far == Streaming("A table", "", 1, 7, 1)
+
+        streamed.begin_again([6, 7])
+        assert streamed.so_far is None
+        assert streamed.replacing(first).from_start
+
 
 class TestWhatModelsShow:
     """Models may show anything."""
