@@ -523,7 +523,7 @@ def test_a_conversation_with_the_id_of_a_deleted_one_is_another_one() -> None:
     anything in it."""
     chance = RandomSource("disk")
     loop = VirtualLoop(chance, disorder=0.0)
-    disk = Disk(chance, EventTrace(loop))
+    disk = Disk(chance, EventTrace(loop.time))
     opened = begin(OPENED)
     step = transition(opened.state, MESSAGE, Context().after(OPENED))
 

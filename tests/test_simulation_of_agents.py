@@ -184,7 +184,7 @@ class Agents:
     def __init__(self) -> None:
         chance = RandomSource("agents")
         self.loop = VirtualLoop(chance, disorder=0.0)
-        self.disk = Disk(chance, EventTrace(self.loop))
+        self.disk = Disk(chance, EventTrace(self.loop.time))
         self.tree = Tree(self.disk)
         self.add("stranger", OPENED)
         self.tree.stranger = "stranger"

@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Conversation, Engine, EngineClosed, StoreError, ToolContext, presets, tool
-from turnwise.effects.clock import SystemClock
 from turnwise.engine.settings import Settings
 from turnwise.persistence.opening import open_store
 from turnwise.states import AwaitingApproval, Idle
 from turnwise.testing import FunctionLlm, RecordingChannel, call
 
-from ..simulation.disk import Disk
-from ..simulation.environment import EventTrace, Steady
-from ..simulation.shared_store import SharedStorage
+from ..simulation.shared_store import steady_storage
 from ..support.planted.stores import WrappedLog, WrappedStore
 
 PATIENCE = 30.0
@@ -31,8 +28,8 @@ class Place:
 
     def __init__(self, engines: AsyncExitStack) -> None:
         self._engines = engines
-        self.trace = EventTrace(asyncio.get_running_loop())
-        self._storage = SharedStorage(Disk(Steady("steady"), self.trace), SystemClock())
+        self._storage = steady_storage()
+        self.trace = self._storage.disk.trace
         self._count = 0
 
     async def store(self) -> Any:

@@ -18,9 +18,9 @@ from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import ConversationGone, LiveShown, Log, Notice, NoticesMissed, StepStored
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 
+from ..simulation.shared_store import steady_storage
 from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 from ..support.planted.stores import WrappedLog, WrappedStore
-from ..support.shared_store import shared_stores
 
 
 class HearsLess(WrappedStore):
@@ -115,8 +115,8 @@ def processes(request: pytest.FixtureRequest) -> OpenProcesses:
 @asynccontextmanager
 async def _stores(url: str | None) -> AsyncIterator[tuple[Any, Any]]:
     if url is None:
-        async with shared_stores() as (_, (first, second)):
-            yield first, second
+        storage = steady_storage()
+        yield (await storage.open("P1")).store, (await storage.open("P2")).store
         return
     async with AsyncExitStack() as opened:
         stores = []
@@ -399,7 +399,7 @@ class TestRequests:
         """It would be refused by what is known here."""
         asks = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
         async with processes(asks, tools=["ask_user_question"]) as engines:
-            engines.lose(StepStored)
+            engines.lose(StepStored, NoticesMissed)
             there, here = await both_handles(engines)
             asked = await there.send("Hi.")
             assert asked.status == "awaiting_user"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.clock import SystemClock
 from turnwise.testing.store_contract import SharedStoreContract
 
-from ..simulation.disk import Disk
-from ..simulation.environment import EventTrace, Steady
-from ..simulation.shared_store import SharedStorage
+from ..simulation.shared_store import SharedStorage, steady_storage
 
 
 class TestTheSimulatedStore(SharedStoreContract):
@@ -28,8 +24,7 @@ class TestTheSimulatedStore(SharedStoreContract):
     async def opened(self, place: Path) -> AsyncIterator[Any]:
         """One more process."""
         if self.storage is None:
-            trace = EventTrace(asyncio.get_running_loop())
-            self.storage = SharedStorage(Disk(Steady("steady"), trace), SystemClock())
+            self.storage = steady_storage()
         self.processes += 1
         store = (await self.storage.open(f"P{self.processes}")).store
         yield store

@@ -275,7 +275,7 @@ class RandomSource(Seeded):
 
 
 class Steady(RandomSource):
-    """Choices by which nothing takes time and nothing fails."""
+    """Choices by which nothing takes time, and nothing fails or is lost."""
 
     def probably(self, probability: float) -> bool:
         """Never."""
@@ -285,18 +285,22 @@ class Steady(RandomSource):
         """The first one."""
         return options[0] if isinstance(options, list | tuple) else super().pick(options)
 
+    def seconds(self) -> float:
+        """None."""
+        return 0.0
+
 
 class EventTrace:
-    """The lines so far, each with its virtual time, and the faults."""
+    """The lines so far, each with its `time`, and the faults."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
         self.lines: list[str] = []
         self.faults: list[str] = []
 
     def record(self, who: str, what: str) -> None:
         """Add a line about something that happened."""
-        self.lines.append(f"{self._loop.time():12.6f}  {who:<11} {what}")
+        self.lines.append(f"{self._time():12.6f}  {who:<11} {what}")
 
     def report_fault(self, sentence: str) -> None:
         """Add a line about something that must not happen."""

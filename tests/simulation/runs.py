@@ -64,7 +64,7 @@ class VirtualRun:
         self.seed = seed
         self.chance = self.source("simulation")
         self.loop = VirtualLoop(self.source("loop"), disorder=self.chance.pick((0.0, 0.1, 1.0, 1.0)))
-        self.trace = EventTrace(self.loop)
+        self.trace = EventTrace(self.loop.time)
         self.clock = VirtualClock(self.loop)
         self.disk = Disk(self.source("disk"), self.trace)
         self.storage = self._storage(file=file, shared=shared)

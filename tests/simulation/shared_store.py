@@ -15,8 +15,10 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from turnwise.effects.clock import SystemClock
 from turnwise.persistence.codec import next_timer
 from turnwise.persistence.errors import CustodyLost, StorageFailed
 from turnwise.persistence.ports import (
@@ -31,14 +33,18 @@ from turnwise.persistence.ports import (
     Taken,
     Untried,
 )
+from turnwise.persistence.records import ConversationRecord, KeptFile, Undelivered
+from turnwise.states.context import Context as ConversationContext
 from turnwise.states.events import Event, Opened
+from turnwise.states.machine import begin, transition
+from turnwise.states.states import AnyState, Idle
 from turnwise.states.step import Step
 
 if TYPE_CHECKING:
     from turnwise.effects.clock import Clock
 
-from ..support.shared_store import untried_of
 from .disk import Delivered, Disk, LogKey, Process, Row, disk_time
+from .environment import EventTrace, Steady
 from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
 
 BEATS = 4
@@ -182,6 +188,7 @@ class SharedStorage(FaultyStorage):
     def __init__(self, disk: Disk, clock: Clock) -> None:
         super().__init__(disk)
         self.cluster = Cluster(disk, clock)
+        self.files = EveryFile()
         self.settled_by: dict[Delivered, str] = {}
         """Which process has taken each delivery out of the outbox."""
 
@@ -189,6 +196,35 @@ class SharedStorage(FaultyStorage):
         """A new process of this name, with its store."""
         process = self.processes[name] = SharedFaultyStore(self, name)
         return process
+
+
+def steady_storage() -> SharedStorage:
+    """A storage for processes that are not simulated: in real time, and nothing of it fails, is late or is lost."""
+    return SharedStorage(Disk(Steady("steady"), EventTrace(monotonic)), SystemClock())
+
+
+class EveryFile:
+    """The files of all conversations, each of which is kept for ever, and for everybody: `Files`."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> None:
+        """Store a file."""
+        self._data[sha256] = data
+
+    async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
+        """Nothing: there is no mark."""
+
+    async def read(
+        self, conversation_id: str | None, sha256: str, start: int = 0, end: int | None = None
+    ) -> bytes | None:
+        """A part of a file."""
+        return self._data[sha256][start:end] if sha256 in self._data else None
+
+    async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
+        """Nothing: what is kept for one of them is not known."""
+        return ()
 
 
 class SharedFaultyStore(FaultyStore):
@@ -199,6 +235,7 @@ class SharedFaultyStore(FaultyStore):
     def __init__(self, storage: SharedStorage, name: str) -> None:
         super().__init__(storage, name)
         self.cluster = storage.cluster
+        self.files = storage.files
         self.jobs = SimulatedJobs(self)
         self.custodies: dict[LogKey, Taken] = {}
         """The custodies with which appends of this process are compared."""
@@ -224,6 +261,18 @@ class SharedFaultyStore(FaultyStore):
         """The conversation as it was left."""
         loaded: LoadedConversation = await self.ask(self.storage.store.load, conversation_id)
         return LoadedConversation(SharedLog(self, conversation_id, loaded.log), loaded.state, loaded.context)
+
+    async def copy(self, source_id: str, record: ConversationRecord) -> None:
+        """Store a copy of a conversation, which rests."""
+        await self.ask(self.storage.store.copy, source_id, record)
+        state: AnyState = Idle()
+        context = ConversationContext()
+        for entry in await self.storage.store.entries(record.id):
+            event = entry.event
+            step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+            state, context = step.state, context.after(event)
+            self.disk.keep(record.id, Row.of(entry, state, self.name))
+        self._tell(StepStored(record.id, record.head.seq))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation, and what is kept of its custody."""
@@ -338,7 +387,7 @@ class SharedFaultyStore(FaultyStore):
     def hear(self, notice: Notice) -> None:
         """Hear of what another process did: late, twice, or not at all."""
         chance = self.disk.chance
-        for _ in range(chance.pick((0, 1, 1, 1, 1, 2))):
+        for _ in range(chance.pick((1, 0, 1, 1, 1, 2))):
             asyncio.get_running_loop().call_later(chance.seconds(), self.heard.put_nowait, notice)
 
     def show(self, shown: LiveShown) -> None:
@@ -360,6 +409,17 @@ class SharedFaultyStore(FaultyStore):
         await self._until_there()
         newest = {one: len(self.disk.rows.get(one, ())) for one in known}
         return {one: seq for one, seq in newest.items() if seq != known[one]}
+
+
+def untried_of(undelivered: Iterable[Undelivered]) -> set[Untried]:
+    """What counts as never tried of this, which stands in the order of its targets."""
+    found, behind = set[Untried](), set[tuple[str, str]]()
+    for one in undelivered:
+        if one.attempts:
+            behind.add((one.conversation_id, one.target))
+        elif (one.conversation_id, one.target) not in behind:
+            found.add(Untried(one.conversation_id, one.effect_id, one.target))
+    return found
 
 
 class SharedLog(FaultyLog):

@@ -14,11 +14,11 @@ import openai
 import pytest
 
 from turnwise import Engine, Policy, Retry
-from turnwise.persistence.opening import open_store
+from turnwise.persistence.ports import Store
 
+from ....simulation.shared_store import steady_storage
 from ....support.doors.commanded_model import CommandedLlm, book, look
 from ....support.http.live_server import LiveServer, serving
-from ....support.shared_store import Bus, SharedDouble
 
 RULES = Policy(text="reply", retry=Retry(base=0.0))
 """Under these rules a text streams as an answer, although the engine has a tool that speaks."""
@@ -37,14 +37,12 @@ def model(is_apart: bool) -> CommandedLlm:
 
 
 @pytest.fixture(scope="module")
-def stores(is_apart: bool) -> Iterator[tuple[SharedDouble, ...]]:
+def stores(is_apart: bool) -> tuple[Store, ...]:
     """The stores of the server and of the process that performs, if there is one."""
     if not is_apart:
-        yield ()
-        return
-    bus = Bus(asyncio.run(open_store("sqlite://")))
-    yield SharedDouble(bus), SharedDouble(bus)
-    asyncio.run(bus.inner.close())
+        return ()
+    storage = steady_storage()
+    return tuple(asyncio.run(storage.open(name)).store for name in ("P1", "P2"))
 
 
 def opened(model: CommandedLlm, **where: Any) -> Engine:
@@ -54,13 +52,13 @@ def opened(model: CommandedLlm, **where: Any) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def engine(model: CommandedLlm, stores: tuple[SharedDouble, ...]) -> Engine:
+def engine(model: CommandedLlm, stores: tuple[Store, ...]) -> Engine:
     """The engine of the server, which is used in the server's event loop only."""
     return opened(model, store=stores[0], worker=False) if stores else opened(model, url="sqlite://")
 
 
 @pytest.fixture(scope="module")
-def server(engine: Engine, model: CommandedLlm, stores: tuple[SharedDouble, ...]) -> Iterator[LiveServer]:
+def server(engine: Engine, model: CommandedLlm, stores: tuple[Store, ...]) -> Iterator[LiveServer]:
     """The server. What performs for it, if it does not do so itself, runs in the same thread."""
     with serving(engine) as server:
         if not stores:
