@@ -176,15 +176,14 @@ _LEAST_CLEARED = 0.1
 def clearing_makes_room(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """Without old results of tools the next request has room enough, and the window is full, or so far used that it is
     worth while."""
-    return makes_room(step, context, step.window_used, step.clearable)
+    return bool(step.clearable) and makes_room(step, context, step.window_used, step.clearable)
 
 
 def makes_room(step: StepBuilder[State], context: Context, used: int, clearable: int) -> bool:
     """Whether it is time to clear old results of tools, and enough for the next request. `used` is what the last one
     had used of the window, and `clearable` how much of that were such results. `Pure.`"""
-    if not clearable or (rules := context.policy.clear_results) is None:
-        return False
-    if (window := _window(step, context)) is None:
+    rules, window = context.policy.clear_results, _window(step, context)
+    if not clearable or rules is None or window is None:
         return False
     full = context.policy.window * window
     if used >= full:

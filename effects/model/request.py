@@ -28,7 +28,7 @@ from ...states.dialogue import of_turn
 from ...states.effects import RequestLlm
 from ...states.events import MemoryRecalled
 from ...states.openai_writing import WireMessage, legal_name
-from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Policy, Recent
+from ...states.policy import DEFAULT_SETTINGS, ModelSettings, Recent
 from ...states.roles import Caller
 from ...states.transcript import Transcript, old_results
 from ...states.values.acts import Audience
@@ -195,19 +195,15 @@ def assemble_context(
     found = transcript.found(effect.memory)
     source = SystemSource(context, effect.profile, effect.plain, tools, listed_tools, holds_mail=transcript.holds_mail)
     recalled = "" if found is None or effect.plain else write_recalled(found)
+    policy = context.policy
+    is_read_as_said = transcript.is_verbatim and not transcript.hides_results(policy.max_result)
     return AssembledContext(
         system=write_system_message(source),
         history=_history(effect, context, transcript, turn, found),
         closing=tuple(_closing(effect, context, transcript, tools, recalled, form)),
         # Where no message needs other words, none is looked at.
-        wording=_wording(effect, context.policy, transcript),
+        wording=None if is_read_as_said else Wording.of(policy.texts, effect.model, policy.max_result),
     )
-
-
-def _wording(effect: RequestLlm, policy: Policy, transcript: Transcript) -> Wording | None:
-    if transcript.is_verbatim and not transcript.hides_results(policy.max_result):
-        return None
-    return Wording.of(policy.texts, effect.model, policy.max_result)
 
 
 def held_content(
