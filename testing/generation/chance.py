@@ -227,6 +227,16 @@ FILES = (
 )
 """Files of each kind, stored and on the web. Nobody has their bytes."""
 
+ON_THE_WEB = tuple(file for file in FILES if file.url)
+
+
+def files_beside(text: str) -> tuple[FileReference, ...]:
+    """The files that come with this text: those of some texts, so that no choice is spent on them. They are on the web,
+    so nothing of them must be stored. `Pure.`"""
+    number = sum(map(ord, text))
+    return () if number % 4 else ON_THE_WEB[: 1 + number // 4 % len(ON_THE_WEB)]
+
+
 LEAVES: dict[Any, Callable[[Chance], Any]] = {
     str: lambda chance: chance.text(),
     int: lambda chance: chance.pick((1, 2, 0)),

@@ -71,7 +71,7 @@ from ...states.values.questions import Annotation, OpenQuestion
 from ...states.values.round import Round, RoundCall
 from ...states.values.turn import Waiting
 from ...states.values.value import later
-from .chance import INSTANTS, NOON, Chance, changed, from_type
+from .chance import INSTANTS, NOON, Chance, changed, files_beside, from_type
 from .states import numbered, result_of, some_calls
 from .vocabulary import Vocabulary
 
@@ -518,8 +518,10 @@ def _schedule(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fi
 
 
 def _user_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    text = vocabulary.words(chance, "Hello")
     return {
-        "text": vocabulary.words(chance, "Hello"),
+        "text": text,
+        "files": files_beside(text),
         "when_busy": vocabulary.when_busy(chance),
         "settings": vocabulary.settings(chance),
         "output": vocabulary.output(chance),

@@ -86,7 +86,7 @@ from ...states.values.questions import MAX_HEADER, Answers, QuestionOption, User
 from ...states.values.round import Child, ChildQuestion, Round, RoundCall, Running, Share, fingerprint
 from ...states.values.turn import Delivered, EndedStatus, Failure, Owed, Spoken, TurnEnded, TurnRecord, Waiting
 from ...states.values.value import Value
-from .chance import FAILURE_KINDS, INSTANTS, SECONDS, TRICKY_TEXTS, USAGES, Chance, from_type
+from .chance import FAILURE_KINDS, INSTANTS, SECONDS, TRICKY_TEXTS, USAGES, Chance, files_beside, from_type
 from .vocabulary import (
     FORM,
     PLAIN_CHANGES,
@@ -895,7 +895,7 @@ def result_of(chance: Chance, vocabulary: Vocabulary, call: RoundCall | None = N
     acts = tuple(_act(chance, vocabulary, kind, call) for kind in kinds if kind != "question")
     text = vocabulary.text(chance, "Done")
     is_long = call is not None and call.seq % 3 == 0
-    return ToolResult(text=_LONG.format(text) if is_long else text, acts=acts)
+    return ToolResult(text=_LONG.format(text) if is_long else text, files=files_beside(text), acts=acts)
 
 
 def _act(chance: Chance, vocabulary: Vocabulary, kind: ActKind, call: RoundCall | None) -> Act:
