@@ -734,6 +734,19 @@ class Conversation(Homebound):
         written = openai_messages(await self.events())
         return [await with_bytes(message, self._loop.files) for message in written]
 
+    async def file(self, sha256: str) -> FileReference | None:
+        """Return the stored file with this digest, as the newest message or result of the transcript has it that refers
+        to it; None if none does."""
+        await self._loop.projection.read_contents()
+        messages = reversed(self._loop.projection.transcript.messages)
+        found = (file for message in messages for file in message.files if file.sha256 == sha256)
+        return next(found, None) if sha256 else None
+
+    async def read_file(self, file: FileReference, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return the bytes of a stored file of this conversation from `start` up to `end`, or to its end; None if the
+        conversation has no such file. The cost grows with what is returned. Raises `StorageFailed`."""
+        return await self._loop.files.read(file, start, end)
+
     async def repairs(self) -> tuple[str, ...]:
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
         return repairs_of(await self._read_entries(0, 1))

@@ -72,9 +72,9 @@ class ConversationFiles:
         await self.store(prepared)
         return tuple(one.reference for one in prepared)
 
-    async def read(self, file: FileReference) -> bytes | None:
-        """Return the bytes of a file of this conversation."""
-        return await self._files().read(self._conversation_id, file.sha256)
+    async def read(self, file: FileReference, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return the bytes of a file of this conversation from `start` up to `end`, or to its end."""
+        return await self._files().read(self._conversation_id, file.sha256, start, end)
 
 
 def check_models(policy: Policy, files: Iterable[FileReference], takes: Takes) -> None:

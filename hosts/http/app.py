@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from ...effects.version import __version__
 from ...engine.engine import Engine
 from ..page.files import page_routes
-from . import branches, conversations, history, requests, server_routes, streams
+from . import branches, conversations, files, history, requests, server_routes, streams
 from .dependencies import FindOwner, HostState, current_caller
 from .document import completed
 from .doors import a2a as a2a_door
@@ -33,6 +33,7 @@ ROUTERS = (
     conversations.router,
     requests.router,
     branches.router,
+    files.router,
     history.router,
     history.log_router,
     streams.router,

@@ -167,6 +167,21 @@ CASES = [
         for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")
     ),
     *(unknown(operation) for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")),
+    Case("editMessage", 409, "closed", {"message_id": "m", "text": "Hello"}, "closed"),
+    invalid("editMessage", WRONG),
+    unknown("editMessage", {"message_id": "m", "text": "Hello"}),
+    Case("regenerateTurn", 202, state="idle"),
+    Case("regenerateTurn", 409, "closed", state="closed"),
+    invalid("regenerateTurn", WRONG),
+    unknown("regenerateTurn"),
+    Case("rewindConversation", 200, body={"to": 0}, state="idle"),
+    Case("rewindConversation", 409, "closed", {"to": 0}, "closed"),
+    invalid("rewindConversation", WRONG),
+    unknown("rewindConversation", {"to": 0}),
+    invalid("switchBranch", WRONG),
+    unknown("switchBranch", {"branch": 0}),
+    Case("listBranches", 200, state="idle"),
+    unknown("listBranches"),
     Case("getOutbox", 200, state="idle"),
     unknown("getOutbox"),
     Case("replayConversation", 200, state="asking"),
@@ -215,6 +230,9 @@ class TestEveryAnswer:
         tested["createConversation"] |= {200, 409}  # below
         tested["forkConversation"] |= {409}  # test_repeated_requests.py
         tested["resolveCall"] |= {200}
+        tested["editMessage"] |= {202}  # test_branches.py
+        tested["switchBranch"] |= {200, 409}
+        tested["getFile"] |= {200, 206, 304, 404, 416}  # test_files.py
 
         for name, (_, _, operation) in operations_of(api_document()).items():
             if name not in STREAMS | ELSEWHERE:

@@ -79,6 +79,8 @@ async def test_what_there_is_not_is_a_problem() -> None:
             ("switchBranch", {"branch": 1}),
         ]
         answers = [await api.problem(operation, body, conversation_id=created["id"]) for operation, body in bodies]
+        await api.result("closeConversation", conversation_id=created["id"])
+        closed = await api.problem("switchBranch", {"branch": 2}, conversation_id=created["id"])
 
     assert answers == [
         (422, "unknown_message"),
@@ -87,3 +89,4 @@ async def test_what_there_is_not_is_a_problem() -> None:
         (422, "unknown_turn"),
         (422, "unknown_branch"),
     ]
+    assert closed == (409, "closed")

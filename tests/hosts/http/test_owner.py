@@ -40,8 +40,14 @@ BODIES: dict[str, Any] = {
     "approveCall": {"call_id": CALL, "allowed": True},
     "resolveCall": {"call_id": CALL, "verdict": "again"},
     "withdrawMessage": {"message_id": "m"},
+    "editMessage": {"message_id": "m", "text": "Hello"},
+    "rewindConversation": {"to": 0},
+    "switchBranch": {"branch": 0},
 }
 """The bodies that operations on a conversation need."""
+
+PARAMETERS = {"seq": 2, "sha256": "0" * 64}
+"""What stands in paths besides the conversation."""
 
 OF_NOBODY = {
     *("getMachine", "listModels", "listTools", "listPermissions", "renderMarkdown"),
@@ -89,7 +95,8 @@ class TestTheConversationOfAnother:
             conversation = await engine.get(anns)
             before = await conversation.events()
             for operation in OF_ONE:
-                parameters = {"seq": 2} if "{seq}" in OPERATIONS[operation][1] else {}
+                path = OPERATIONS[operation][1]
+                parameters = {name: value for name, value in PARAMETERS.items() if f"{{{name}}}" in path}
                 body = BODIES.get(operation, NO_BODY)
                 response = await bob.call(operation, body, conversation_id=anns, **parameters)
                 unknown = await bob.call(operation, body, conversation_id="nobody", **parameters)

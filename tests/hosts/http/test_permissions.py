@@ -112,7 +112,7 @@ refused or have no effect; `turnwise` decides about calls, as `TestApprovals` do
 FREE = {
     *("listConversations", "getConversation", "deleteConversation", "listChildren", "getMessages", "getTranscript"),
     *("listTurns", "getUsage", "followConversation", "followConversations", "getMachine", "listModels", "listTools"),
-    *("listBranches", "listPermissions", "closeSession", "getHealth", "listChatModels", "getChatModel"),
+    *("listBranches", "getFile", "listPermissions", "closeSession", "getHealth", "listChatModels", "getChatModel"),
 }
 """Operations without a body that need no permission. What they show is looked at in `TestReading`."""
 
@@ -339,7 +339,7 @@ class TestReading:
         assert shown == {"owner": "bob", "permissions": ["log"]}
 
 
-NAMED = {"conversation_id": "mine", "seq": 2}
+NAMED = {"conversation_id": "mine", "seq": 2, "sha256": "0" * 64}
 
 
 Decide = Callable[[httpx.AsyncClient, Conversation], Any]

@@ -67,9 +67,11 @@ class DocumentedClient:
             assert "content" not in declared
             return
         media_type = response.headers["content-type"].partition(";")[0]
-        assert media_type in declared["content"], media_type
-        schema = {**declared["content"][media_type]["schema"], "components": api_document()["components"]}
-        Draft202012Validator(schema).validate(response.json())
+        described = declared["content"].get(media_type) or declared["content"].get("*/*")
+        assert described is not None, media_type
+        schema = {**described["schema"], "components": api_document()["components"]}
+        is_json = media_type in declared["content"]
+        Draft202012Validator(schema).validate(response.json() if is_json else response.text)
 
 
 def operations_of(document: Mapping[str, Any]) -> dict[str, tuple[str, str, dict[str, Any]]]:

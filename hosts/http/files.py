@@ -1,0 +1,145 @@
+"""The files of a conversation over HTTP: the bytes of what people have sent and tools have returned.
+
+A browser shows images, recordings and videos. Whatever it could run, or read as a page, it only saves: HTML, SVG and
+PDF come from strangers, and are served from the same site as the page. Nothing of a file is run in either case, because
+its answer is in a sandbox of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Path, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from ...engine.conversation import Conversation
+from ...states.errors import StoreError, UnknownConversation
+from ...states.values.files import IMAGES, FileReference
+from .dependencies import CONVERSATION, CurrentHost, TheConversation
+from .problems import HttpError, problems
+from .streams import PiecewiseSend
+
+logger = logging.getLogger("turnwise.http")
+
+PART = 256 * 2**10
+"""The bytes of a file that are read at once, and so how many a download holds."""
+
+_Digest = Annotated[str, Path(description="The `sha256` of a file of a message or a result.", max_length=64)]
+_Range = Annotated[str | None, Header(alias="range", description="`bytes=0-999`: a part of the file.")]
+_IfRange = Annotated[str | None, Header(alias="if-range", description="The ETag of the parts that are there already.")]
+_IfNoneMatch = Annotated[str | None, Header(alias="if-none-match", description="The ETag of what is there already.")]
+
+_BYTES: dict[str, Any] = {"content": {"*/*": {"schema": {"type": "string"}}}}
+"""How OpenAPI describes the bytes of a file, whose media type its sender has chosen."""
+
+router = APIRouter(tags=["files"], prefix=CONVERSATION)
+
+
+@router.get(
+    "/files/{sha256}",
+    operation_id="getFile",
+    response_class=Response,
+    responses={
+        200: {"description": "The bytes of the file, of its media type.", **_BYTES},
+        206: {"description": "A part of them.", **_BYTES},
+        304: {"description": "The client has the file already."},
+        **problems(404, 416),
+    },
+)
+async def get_file(
+    sha256: _Digest,
+    conversation: TheConversation,
+    host: CurrentHost,
+    wanted: _Range = None,
+    if_range: _IfRange = None,
+    if_none_match: _IfNoneMatch = None,
+) -> Response:
+    """Return the bytes of a file that a message or a result of the transcript refers to, or a part of them."""
+    file = await conversation.file(sha256)
+    if file is None or await conversation.read_file(file, 0, 0) is None:
+        raise HttpError("not_found", "This conversation shows no such file.")
+    tag = f'"{sha256}"'
+    if _names(tag, if_none_match):
+        return Response(status_code=304, headers=_headers(file))
+    part = None if wanted is None or if_range not in (None, tag) else _part_in(wanted, file.size)
+    headers = _headers(file)
+    start, end = (0, file.size) if part is None else part
+    headers["content-length"] = str(end - start)
+    if part is not None:
+        headers["content-range"] = f"bytes {start}-{end - 1}/{file.size}"
+    content = _bytes_of(conversation, file, start, end)
+    return _FileResponse(content, 200 if part is None else 206, headers, seconds=host.limits.send_seconds)
+
+
+def _headers(file: FileReference) -> dict[str, str]:
+    """What a file is sent with. Its name is written as RFC 6266 and RFC 8187 say; its bytes never change."""
+    is_shown = file.media_type in IMAGES or file.media_type.startswith(("audio/", "video/"))
+    named = f"; filename*=UTF-8''{quote(file.name, safe='')}" if file.name else ""
+    return {
+        "content-type": file.media_type,
+        "content-disposition": f"{'inline' if is_shown else 'attachment'}{named}",
+        "content-security-policy": "sandbox; default-src 'none'",
+        "etag": f'"{file.sha256}"',
+        "cache-control": "private, no-cache",  # a browser asks each time whether its user may still see the file
+        "accept-ranges": "bytes",
+    }
+
+
+def _names(tag: str, given: str | None) -> bool:
+    """Whether an `If-None-Match` names this tag (RFC 9110, section 13.1.2). `Pure.`"""
+    tags = () if given is None else tuple(one.strip().removeprefix("W/") for one in given.split(","))
+    return tag in tags or tags == ("*",)
+
+
+_ONE_RANGE = re.compile(r"bytes=\s*([0-9]{0,15})-([0-9]{0,15})\s*", re.ASCII)
+
+
+def _part_in(wanted: str, size: int) -> tuple[int, int] | None:
+    """Return the part of a file that a `Range` asks for: its first byte, and the one behind its last. None for what may
+    be answered with the whole file: several ranges, other units, and what cannot be read (RFC 9110, section 14.2).
+
+    Raises `HttpError` for a part that the file does not have.
+    """
+    found = _ONE_RANGE.fullmatch(wanted)
+    first, last = found.groups() if found is not None else ("", "")
+    if (not first and not last) or (first and last and int(last) < int(first)):
+        return None
+    start = int(first) if first else max(size - int(last), 0)
+    end = min(int(last) + 1, size) if first and last else size
+    if start >= end:
+        raise HttpError("range_not_satisfiable", headers={"content-range": f"bytes */{size}"})
+    return start, end
+
+
+async def _bytes_of(conversation: Conversation, file: FileReference, start: int, end: int) -> AsyncIterator[bytes]:
+    """Yield bytes of a file, of which little is held at a time. Raises `UnknownConversation` if the conversation is
+    deleted meanwhile."""
+    for place in range(start, end, PART):
+        data = await conversation.read_file(file, place, min(place + PART, end))
+        if not data:
+            raise UnknownConversation(conversation.id)
+        yield data
+
+
+class _FileResponse(StreamingResponse):
+    """The bytes of a file. A client that does not read them within `seconds` is disconnected."""
+
+    def __init__(self, content: AsyncIterator[bytes], status: int, headers: Mapping[str, str], seconds: float) -> None:
+        super().__init__(content, status, headers)
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the bytes until they end, or the client has gone. If they cannot all be sent, the response ends
+        incomplete, and the server closes the connection."""
+        try:
+            await super().__call__(scope, receive, PiecewiseSend(send, self._seconds))
+        except (TimeoutError, ClientDisconnect):
+            logger.info("A client stopped reading %r.", scope["path"])
+        except (StoreError, UnknownConversation) as error:
+            logger.warning("A download ended early: %s", error)
