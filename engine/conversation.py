@@ -63,7 +63,7 @@ from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
 from ..states.policy import ModelSettings, Policy, WhenBusy
 from ..states.roles import Role
-from ..states.states import AnyState, AwaitingApproval, Cancelling, Compacting, InDoubt, InTurn, State
+from ..states.states import AnyState, AwaitingApproval, Cancelling, Closed, Compacting, InDoubt, InTurn, State
 from ..states.step import LogEntry, Step
 from ..states.transcript import transcript
 from ..states.values.acts import Schedule, marks_of
@@ -742,10 +742,25 @@ class Conversation(Homebound):
         found = (file for message in messages for file in message.files if file.sha256 == sha256)
         return next(found, None) if sha256 else None
 
-    async def read_file(self, file: FileReference, start: int = 0, end: int | None = None) -> bytes | None:
-        """Return the bytes of a stored file of this conversation from `start` up to `end`, or to its end; None if the
-        conversation has no such file. The cost grows with what is returned. Raises `StorageFailed`."""
-        return await self._loop.files.read(file, start, end)
+    async def read_file(self, file: FileReference | str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return the bytes of a stored file of this conversation, or of that with this digest, from `start` up to
+        `end`, or to its end; None if the conversation has no such file. The cost grows with what is returned. Raises
+        `StorageFailed`."""
+        return await self._loop.files.part(file if isinstance(file, str) else file.sha256, start, end)
+
+    async def keep_file(self, file: GivenFile) -> FileReference:
+        """Store a file that a later message shall have: `send(files=[reference])`.
+
+        It is no part of the conversation until then. One that no message has had for a day goes when the next one is
+        kept. Raises `InvalidInput` for a file that cannot be used, and, with the subject `waiting`, if the files that
+        wait already are as large as those of five messages; `Refused` with `closed`; and `StorageFailed`."""
+        self._loop.check_may_write()
+        if isinstance(self.state, Closed):
+            raise Refused("closed")
+        used = {one.sha256 for entry in await self.events() for one in files_of(entry.event)}
+        await self._loop.files.forget_unused(used)
+        (reference,) = await self._loop.files.keep([file])
+        return reference
 
     async def repairs(self) -> tuple[str, ...]:
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""

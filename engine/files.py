@@ -7,10 +7,11 @@ a file too many, until it is deleted or `doctor` finds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..effects.files import GivenFile, PreparedFile, prepare
+from ..persistence.files import is_fresh
 from ..persistence.ports import Files
 from ..states.errors import InvalidInput
 from ..states.policy import Policy, named_models
@@ -19,6 +20,9 @@ from .redactor import EventRedactor
 
 Takes = Callable[[str, FileKind], bool | None]
 """Whether the model of this name can be shown files of this kind; None if that is not known."""
+
+MOST_WAITING = 5
+"""Files that wait for a message are together as large as those of so many messages at most."""
 
 UNKNOWN_FILE = "This conversation has no such file: send the file itself."
 
@@ -72,9 +76,29 @@ class ConversationFiles:
         await self.store(prepared)
         return tuple(one.reference for one in prepared)
 
-    async def read(self, file: FileReference, start: int = 0, end: int | None = None) -> bytes | None:
-        """Return the bytes of a file of this conversation from `start` up to `end`, or to its end."""
-        return await self._files().read(self._conversation_id, file.sha256, start, end)
+    async def read(self, file: FileReference) -> bytes | None:
+        """Return the bytes of a file of this conversation."""
+        return await self.part(file.sha256)
+
+    async def part(self, sha256: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return the bytes of the file with this digest from `start` up to `end`, or to its end."""
+        return await self._files().read(self._conversation_id, sha256, start, end)
+
+    async def forget_unused(self, used: Collection[str]) -> None:
+        """Keep files no longer that waited a day for a message: all but those that are `used`, by their digests. Raises
+        `InvalidInput` if what was kept since then is too much.
+
+        What was kept a short time ago may be of a request on its way, so it stays in any case."""
+        waiting = 0
+        for file in await self._files().of(self._conversation_id):
+            if file.sha256 in used or not file.mark:
+                continue
+            if is_fresh(file.mark):
+                waiting += file.size
+            else:
+                await self._files().take_back(self._conversation_id, file.sha256, file.mark)
+        if waiting > MOST_WAITING * self._policy().files.together:
+            raise InvalidInput("Too many files wait for a message: send some of them first.", "waiting")
 
 
 def check_models(policy: Policy, files: Iterable[FileReference], takes: Takes) -> None:

@@ -15,6 +15,7 @@ from ...engine.branches import Branch
 from ...engine.conversation import new_id
 from ...engine.json_forms import DescribedBy
 from .dependencies import CONVERSATION, TheConversation
+from .files import OF_FILES, SentFile, given_files
 from .problems import problems
 from .requests import SentMessage, StateAnswer, TurnAnswer
 from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, named
@@ -28,7 +29,7 @@ class Edit(Body):
 
     message_id: RequestId
     text: str
-    files: Annotated[list[str] | None, Field(description="URLs with https: or data:")] = None
+    files: Annotated[list[str | SentFile] | None, Field(description=OF_FILES)] = None
     request_id: RequestId | None = None
 
 
@@ -70,7 +71,8 @@ router = APIRouter(tags=["branches"], prefix=CONVERSATION)
 async def edit_message(body: Edit, conversation: TheConversation) -> SentMessage:
     """Say something in place of a message; what followed it is hidden. A turn under way is stopped first."""
     message_id = new_id() if body.request_id is None else body.request_id
-    turn = await conversation.edit(body.message_id, body.text, files=body.files, request_id=message_id, wait=False)
+    files = None if body.files is None else await given_files(conversation, body.files)
+    turn = await conversation.edit(body.message_id, body.text, files=files, request_id=message_id, wait=False)
     return SentMessage(message_id=message_id, turn=turn.data)
 
 

@@ -9,26 +9,78 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Path, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from pydantic import Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ...effects.files import File, GivenFile
 from ...engine.conversation import Conversation
-from ...states.errors import StoreError, UnknownConversation
+from ...engine.files import UNKNOWN_FILE
+from ...states.errors import InvalidInput, StoreError, UnknownConversation
 from ...states.values.files import IMAGES, FileReference
 from .dependencies import CONVERSATION, CurrentHost, TheConversation
 from .problems import HttpError, problems
+from .schemas import BODY_REFUSALS, Answer, Body
+from .security import read_body
 from .streams import PiecewiseSend
 
 logger = logging.getLogger("turnwise.http")
 
 PART = 256 * 2**10
 """The bytes of a file that are read at once, and so how many a download holds."""
+
+OF_FILES = "Files: each an address, `https:` or `data:`, or an object that says more."
+"""What OpenAPI says of the files of a message."""
+
+
+class SentFile(Body):
+    """A file of a message: at a `url`, `https:` or `data:`, or by its `sha256` one that was uploaded to this
+    conversation or that it has already. What a file is, its bytes say; `media_type` is needed only where they do not.
+    """
+
+    url: str | None = None
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    name: str | None = None
+    media_type: str | None = None
+
+
+class UploadedFile(Answer):
+    """A file that is stored. `sha256` names it in a message of this conversation, together with its name and type."""
+
+    sha256: str
+    media_type: str
+    name: str
+    size: int
+
+
+async def given_files(conversation: Conversation, files: Sequence[str | SentFile]) -> list[GivenFile]:
+    """Return these files as `Conversation.send` takes them. What a client says of a stored file is held against its
+    bytes as if it had sent them. Raises `InvalidInput`, also for a file that this conversation does not have."""
+    left = conversation.policy.files.together
+    given: list[GivenFile] = []
+    for file in files:
+        if isinstance(file, str):
+            given.append(file)
+            continue
+        if (file.url is None) == (file.sha256 is None):
+            raise InvalidInput("A file has either a url or a sha256.", "files")
+        source: str | bytes | None = file.url
+        if file.sha256 is not None:
+            source = await conversation.read_file(file.sha256, 0, left + 1)
+            left -= len(source or b"")
+        if source is None:
+            raise InvalidInput(UNKNOWN_FILE, "files")
+        if left < 0:
+            raise InvalidInput("The files of the message are too large together.", "files")
+        given.append(File(source, file.name, file.media_type))
+    return given
+
 
 _Digest = Annotated[str, Path(description="The `sha256` of a file of a message or a result.", max_length=64)]
 _Range = Annotated[str | None, Header(alias="range", description="`bytes=0-999`: a part of the file.")]
@@ -39,6 +91,42 @@ _BYTES: dict[str, Any] = {"content": {"*/*": {"schema": {"type": "string"}}}}
 """How OpenAPI describes the bytes of a file, whose media type its sender has chosen."""
 
 router = APIRouter(tags=["files"], prefix=CONVERSATION)
+
+
+_ANY_TYPE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
+"""Content types that say nothing of a file: clients send them by default."""
+
+
+@router.post(
+    "/files",
+    status_code=201,
+    operation_id="uploadFile",
+    openapi_extra={"requestBody": {"required": True, **_BYTES}},
+    responses=problems(*BODY_REFUSALS, 404, 409),
+)
+async def upload_file(
+    request: Request,
+    conversation: TheConversation,
+    host: CurrentHost,
+    name: Annotated[str, Query(max_length=1000, description="What people and the model call the file.")] = "",
+) -> UploadedFile:
+    """Store a file for a later message, which names it by its `sha256`. The body is the file itself.
+
+    One that no message has had for a day is removed.
+    """
+    limit, limits = conversation.policy.files.size, host.limits
+    seconds = limits.body_seconds * max(1, limit / limits.body_bytes)  # so much time for as many bytes as other bodies
+    data = await read_body(request.headers, request.receive, limit, seconds)
+    if data is None:  # the client has gone, and nobody reads this
+        raise HttpError("malformed_request")
+    declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        kept = await conversation.keep_file(File(data, name or None, None if declared in _ANY_TYPE else declared))
+    except InvalidInput as error:
+        if error.subject != "files":
+            raise
+        raise HttpError("unsupported_media_type", error.sentence) from None
+    return UploadedFile(sha256=kept.sha256, media_type=kept.media_type, name=kept.name, size=kept.size)
 
 
 @router.get(

@@ -15,6 +15,7 @@ from ...engine.requests import make
 from ...states.events import DoubtResolved, Resolution, ToolApproval
 from ...states.policy import ModelSettings, WhenBusy
 from .dependencies import CONVERSATION, CurrentCaller, TheConversation
+from .files import OF_FILES, SentFile, given_files
 from .problems import problems
 from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, StateJson, TurnJson
 
@@ -25,7 +26,7 @@ class NewMessage(Body):
     """A message of a user. It is taken once, however often it is sent under its `message_id`."""
 
     text: str
-    files: Annotated[list[str], Field(default_factory=list, description="URLs with https: or data:")]
+    files: Annotated[list[str | SentFile], Field(default_factory=list, description=OF_FILES)]
     message_id: RequestId | None = None
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
@@ -115,7 +116,7 @@ async def send_message(body: NewMessage, conversation: TheConversation, caller: 
     message_id = new_id() if body.message_id is None else body.message_id
     turn = await conversation.send(
         body.text,
-        files=body.files,
+        files=await given_files(conversation, body.files),
         settings=body.settings,
         output=body.output,
         message_id=message_id,

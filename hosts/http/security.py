@@ -446,7 +446,8 @@ class _BodyLimit:
     """Middleware that hands the application a body that is complete, and only JSON in UTF-8, or refuses the request.
 
     A body that is too large is refused as soon as that is known: by its declared length, or else when more has arrived
-    than is allowed. So a request holds at most `body_bytes`, for at most `body_seconds`.
+    than is allowed. So a request holds at most `body_bytes`, for at most `body_seconds`. A file that is uploaded goes
+    by, to the endpoint that knows how large it may be.
     """
 
     def __init__(self, app: ASGIApp, limits: HttpLimits) -> None:
@@ -455,11 +456,11 @@ class _BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or refuse it. A client that disconnects before the end gets nothing."""
-        if scope["type"] != "http" or not _has_body(headers := Headers(scope=scope)):
+        if scope["type"] != "http" or not _has_body(headers := Headers(scope=scope)) or _is_upload(scope):
             await self._app(scope, receive, send)
             return
         try:
-            body = await self._read(headers, receive)
+            body = await read_body(headers, receive, self._limits.body_bytes, self._limits.body_seconds)
             if body:
                 _check_text(headers, body)
         except HttpError as error:
@@ -468,30 +469,42 @@ class _BodyLimit:
         if body is not None:
             await self._app(scope, _Replayed(body, receive), send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
-        """Return the body, or None if the client has disconnected. Raises `HttpError`."""
-        if _declared_length(headers) > self._limits.body_bytes:
-            raise self._too_large()
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                return await self._collect(receive)
-        except TimeoutError:
-            raise HttpError("timeout") from None
 
-    async def _collect(self, receive: Receive) -> bytes | None:
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self._limits.body_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return bytes(body)
+async def read_body(headers: Headers, receive: Receive, limit: int, seconds: float) -> bytes | None:
+    """Return the body of a request, or None if the client has disconnected. Raises `HttpError` for one of more bytes
+    than `limit`, as soon as that is known, and for one that takes longer than `seconds`."""
+    if _declared_length(headers) > limit:
+        raise _too_large(limit)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _collect(receive, limit)
+    except TimeoutError:
+        raise HttpError("timeout") from None
 
-    def _too_large(self) -> HttpError:
-        return HttpError("too_large", f"The body is larger than {self._limits.body_bytes:,} bytes.")
+
+async def _collect(receive: Receive, limit: int) -> bytes | None:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(limit: int) -> HttpError:
+    return HttpError("too_large", f"The body is larger than {limit:,} bytes.")
+
+
+_UPLOAD = re.compile(r"/conversations/.+/files$")
+
+
+def _is_upload(scope: Scope) -> bool:
+    """Whether the body of a request is a file, which its endpoint reads within the limits of its conversation."""
+    return scope["method"] == "POST" and _UPLOAD.search(scope["path"]) is not None
 
 
 class _Replayed:

@@ -77,6 +77,24 @@ def test_its_commands_work_with_curl(server: LiveServer, tmp_path: Path) -> None
     assert "You said: “Hello”" in ran.stdout
 
 
+@pytest.mark.slow
+def test_its_upload_works_with_curl(server: LiveServer, tmp_path: Path) -> None:
+    """A file is stored, named in a message by its digest, and comes back byte for byte."""
+    if not shutil.which("curl"):
+        missing("curl is not installed: `apt-get install curl`.")
+    (block,) = re.findall(r"```\n(printf .*?)```", PAGE.text, re.DOTALL)
+    with server.client() as client:
+        client.post("/conversations", json={"id": "dinner"}).raise_for_status()
+
+        commands = block.replace("http://127.0.0.1:8000", server.url)
+        ran = subprocess.run(["bash", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+        (said, *_) = client.get("/conversations/dinner/transcript").json()["messages"]
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.endswith("month,guests\nMay,120\n")
+    assert (said["files"][0]["name"], said["files"][0]["media_type"]) == ("report.csv", "text/csv")
+
+
 def test_its_program_serves_each_user_their_own_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mounted under a path of another application, with the users of that application."""
     (tmp_path / "server.py").write_text(PAGE.files["server.py"], encoding="utf-8")

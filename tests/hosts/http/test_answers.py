@@ -167,7 +167,6 @@ CASES = [
         for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")
     ),
     *(unknown(operation) for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")),
-    Case("editMessage", 409, "closed", {"message_id": "m", "text": "Hello"}, "closed"),
     invalid("editMessage", WRONG),
     unknown("editMessage", {"message_id": "m", "text": "Hello"}),
     Case("regenerateTurn", 202, state="idle"),
@@ -230,9 +229,10 @@ class TestEveryAnswer:
         tested["createConversation"] |= {200, 409}  # below
         tested["forkConversation"] |= {409}  # test_repeated_requests.py
         tested["resolveCall"] |= {200}
-        tested["editMessage"] |= {202}  # test_branches.py
+        tested["editMessage"] |= {202, 409}  # test_branches.py
         tested["switchBranch"] |= {200, 409}
-        tested["getFile"] |= {200, 206, 304, 404, 416}  # test_files.py
+        tested["uploadFile"] |= {201, 404, 409, 422}  # test_files.py
+        tested["getFile"] |= {200, 206, 304, 404, 416}
 
         for name, (_, _, operation) in operations_of(api_document()).items():
             if name not in STREAMS | ELSEWHERE:

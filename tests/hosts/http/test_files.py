@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import Any
 
 import httpx
 import pytest
 from starlette.requests import Request
 
-from turnwise import Engine, File, tool
+from turnwise import Engine, File, InvalidInput, Policy, tool
 from turnwise.hosts.http.files import PART
+from turnwise.persistence import files
+from turnwise.states.policy import FileRules
 from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.http.documented_client import DocumentedClient, serving_here
@@ -30,13 +33,13 @@ async def draw() -> File:
     return File(LARGE, name="large.png")
 
 
-def the_engine() -> Engine:
+def the_engine(policy: Policy | None = None) -> Engine:
     """An engine whose model draws when it is asked to."""
 
     def answer(request: Any) -> Any:
         return call("draw") if "Draw" in str(request.messages[-1]["content"]) else reply("Seen.")
 
-    return Engine.open("sqlite://", model=FunctionLlm(answer), tools=[draw])
+    return Engine.open("sqlite://", model=FunctionLlm(answer), tools=[draw], policy=policy)
 
 
 def by_header(request: Request) -> str | None:
@@ -180,6 +183,124 @@ class TestDownload:
         assert (whole.status, whole.body) == (200, PNG)
         assert outside is not None
         assert outside.status == 404
+
+
+def new_talk(client: httpx.Client, **headers: str) -> str:
+    """The path of a new conversation."""
+    return f"/conversations/{client.post('/conversations', json={}, headers=headers).raise_for_status().json()['id']}"
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    """How a request was refused."""
+    return answer.status_code, answer.json()["code"]
+
+
+class TestUpload:
+    """`POST /conversations/{id}/files`."""
+
+    def test_a_message_names_it_by_its_digest(self) -> None:
+        """It is larger than other bodies may be, is stored once, and belongs to the message then, with its name."""
+        large = padded_png(6_000_000)
+        with serving(the_engine()) as server, server.client() as client:
+            path = new_talk(client)
+            kept = client.post(f"{path}/files", params={"name": "large.png"}, content=large)
+            unused = client.get(f"{path}/files/{stored(large).sha256}")
+            named = {"sha256": kept.json()["sha256"], "name": "large.png"}
+            sent = client.post(f"{path}/messages", json={"text": "Look", "files": [named]})
+            (file,) = client.get(f"{path}/transcript").json()["messages"][0]["files"]
+            served = client.get(f"{path}/files/{stored(large).sha256}")
+
+        assert kept.json() == {**named, "media_type": "image/png", "size": 6_000_000}
+        assert (kept.status_code, sent.status_code, code_of(unused)) == (201, 202, (404, "not_found"))
+        assert (file["sha256"], file["name"], served.content) == (named["sha256"], "large.png", large)
+
+    def test_what_cannot_be_kept_is_a_problem(self) -> None:
+        """By its size, its type, and what its sender says of it; also in a conversation that is closed."""
+        policy = Policy(files=FileRules(size=1000))
+        with serving(the_engine(policy)) as server, server.client() as client:
+            path = new_talk(client)
+
+            def refusal(content: Any, media_type: str = "") -> tuple[int, str]:
+                return code_of(client.post(f"{path}/files", content=content, headers={"content-type": media_type}))
+
+            assert refusal(padded_png(1001)) == (413, "too_large")
+            assert refusal(iter([b"x" * 600, b"x" * 600])) == (413, "too_large")
+            assert refusal(b"\x00\x01\x02") == (415, "unsupported_media_type")
+            assert refusal(PDF, "image/png") == (415, "unsupported_media_type")
+            assert code_of(client.post(f"{path}/files", params={"name": "x" * 2000}, content=PNG))[0] == 422
+            assert client.post(f"{path}/files", content=padded_png(1000)).status_code == 201
+            client.post(f"{path}/close")
+            assert refusal(PNG) == (409, "closed")
+
+    def test_no_more_than_the_limit_is_read(self) -> None:
+        """A body without an end is refused as soon as it is too long, and one whose length says so at once."""
+        with serving(the_engine(Policy(files=FileRules(size=1000)))) as server, server.client() as client:
+            head = f"POST {new_talk(client)}/files HTTP/1.1\r\nHost: localhost\r\n".encode()
+            declared = ask(server.port, head + b"Content-Length: 9999999999\r\n\r\n")
+            endless = ask(server.port, head + b"Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001 + b"\r\n")
+
+        assert declared is not None
+        assert endless is not None
+        assert (declared.problem().code, endless.problem().code) == ("too_large", "too_large")
+
+    def test_the_digest_of_somebody_else_is_worth_nothing(self) -> None:
+        """Neither that of a file in a message nor of one that waits; not in another conversation of its owner, either,
+        and the refusal is the one for a digest that nobody has."""
+        with serving(the_engine(), owner=by_header) as server, server.client() as client:
+            anns = new_talk(client, **{"x-user": "ann"})
+            client.post(f"{anns}/files", content=PNG, headers={"x-user": "ann"}).raise_for_status()
+            answers = []
+            for user in ("ann", "bob"):
+                path = new_talk(client, **{"x-user": user})
+                for digest in (stored(PNG).sha256, "0" * 64):
+                    body = {"text": "Look", "files": [{"sha256": digest}]}
+                    answers.append(client.post(f"{path}/messages", json=body, headers={"x-user": user}))
+            into = client.post(f"{anns}/files", content=PNG, headers={"x-user": "bob"})
+
+        assert {code_of(one) for one in answers} == {(422, "invalid_input")}
+        assert len({one.text for one in answers}) == 1
+        assert code_of(into) == (404, "unknown_conversation")
+
+    def test_what_a_client_says_of_it_is_not_believed(self) -> None:
+        """Its bytes say what it is, whatever the message calls it."""
+        with serving(the_engine()) as server, server.client() as client:
+            path = new_talk(client)
+            digest = client.post(f"{path}/files", content=PDF).json()["sha256"]
+            wrong: list[dict[str, Any]] = [
+                {"sha256": digest, "media_type": "image/png"},
+                {"sha256": digest, "url": "https://example.org/a.png"},
+                {"sha256": digest.upper()},
+                {"name": "a.pdf"},
+            ]
+            refused = [client.post(f"{path}/messages", json={"text": "a", "files": [one]}) for one in wrong]
+            turns = client.get(f"{path}/turns").json()["turns"]
+
+        assert ({code_of(one) for one in refused}, turns) == ({(422, "invalid_input")}, [])
+
+    async def test_what_no_message_has_is_removed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a day, when the next file is kept; what a message has stays, and so does what was kept just now."""
+        async with the_engine() as engine:
+            conversation = await engine.create()
+            sent = await conversation.keep_file(PNG)
+            await conversation.send("Look", files=[sent])
+            await conversation.keep_file(WAV)
+            monkeypatch.setattr(files, "time", lambda: time() + 2 * files.FRESH)
+            await conversation.keep_file(PDF)
+            await conversation.keep_file(MP4)
+            left = [await conversation.read_file(stored(one).sha256) for one in (PNG, WAV, PDF, MP4)]
+
+        assert left == [PNG, None, PDF, MP4]
+
+    async def test_only_so_much_waits(self) -> None:
+        """Then a file is refused until some of them are sent."""
+        async with the_engine(Policy(files=FileRules(together=200))) as engine:
+            conversation = await engine.create()
+            for number in range(6):
+                await conversation.keep_file(b"x" * 199 + str(number).encode())
+            with pytest.raises(InvalidInput, match="wait") as refused:
+                await conversation.keep_file(b"one more")
+
+        assert refused.value.subject == "waiting"
 
 
 class TestInline:

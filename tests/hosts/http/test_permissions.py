@@ -112,7 +112,16 @@ refused or have no effect; `turnwise` decides about calls, as `TestApprovals` do
 FREE = {
     *("listConversations", "getConversation", "deleteConversation", "listChildren", "getMessages", "getTranscript"),
     *("listTurns", "getUsage", "followConversation", "followConversations", "getMachine", "listModels", "listTools"),
-    *("listBranches", "getFile", "listPermissions", "closeSession", "getHealth", "listChatModels", "getChatModel"),
+    *(
+        "listBranches",
+        "getFile",
+        "uploadFile",
+        "listPermissions",
+        "closeSession",
+        "getHealth",
+        "listChatModels",
+        "getChatModel",
+    ),
 }
 """Operations without a body that need no permission. What they show is looked at in `TestReading`."""
 
