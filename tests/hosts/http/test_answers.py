@@ -167,6 +167,8 @@ CASES = [
         for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")
     ),
     *(unknown(operation) for operation in ("getTranscript", "getMessages", "listTurns", "getUsage")),
+    Case("editMessage", 409, "closed", {"message_id": "first", "text": "Hello"}, "closed"),
+    Case("editMessage", 422, "unknown_message", {"message_id": "m", "text": "Hello"}, "closed"),
     invalid("editMessage", WRONG),
     unknown("editMessage", {"message_id": "m", "text": "Hello"}),
     Case("regenerateTurn", 202, state="idle"),

@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message
 
-from turnwise import Engine
+from turnwise import Engine, File, tool
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.hosts.http import create_app
 from turnwise.hosts.http.security import HttpLimits
@@ -23,6 +23,7 @@ from turnwise.testing import FunctionLlm, call, reply
 
 from ...support.cases import holds_for
 from ...support.http.raw_client import Answer
+from ...support.pictures import PNG, stored
 
 LIMIT = 100_000
 """Bytes of a body in these tests: a body above it is quick to send."""
@@ -63,11 +64,21 @@ OPERATIONS = [
 EVERY_OPERATION = holds_for("operation", OPERATIONS)
 
 
+@tool(crash="pure")
+async def draw() -> File:
+    """Draw a picture."""
+    return File(PNG)
+
+
 def answer(request: ModelRequest) -> ModelAnswer:
-    """Start one sub-agent, and then answer."""
+    """Start one sub-agent, which draws, and then answer."""
+    if request.messages[-1]["role"] != "user":
+        return reply("Done.")
     offered = any(offer["function"]["name"] == "spawn_agents" for offer in request.tools)
-    is_asked = offered and request.messages[-1]["role"] == "user"
-    return call("spawn_agents", tasks=["Look."]) if is_asked else reply("Done.")
+    return call("spawn_agents", tasks=["Look."]) if offered else call("draw")
+
+
+DRAWN = stored(PNG).sha256
 
 
 class Target(NamedTuple):
@@ -80,8 +91,9 @@ class Target(NamedTuple):
     conversation: str
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        """Send a request. `{conversation_id}` in the path is the conversation, and `{seq}` its second step."""
-        known = {"{conversation_id}": self.conversation, "{seq}": "2", "{model}": "function"}
+        """Send a request. `{conversation_id}` in the path is the conversation, `{seq}` its second step, and `{sha256}`
+        the picture that its sub-agent has drawn."""
+        known = {"{conversation_id}": self.conversation, "{seq}": "2", "{model}": "function", "{sha256}": DRAWN}
         for name, value in known.items():
             path = path.replace(name, value)
         return self.runner.run(called(self.app, method, path, body, headers))
@@ -122,7 +134,7 @@ async def called(app: FastAPI, method: str, target: str, body: bytes, headers: d
 @pytest.fixture(scope="module")
 def running() -> Iterator[Target]:
     """An application over an engine that is open."""
-    engine = Engine.open("sqlite://", model=FunctionLlm(answer), tools=["spawn_agents", "ask_user_question"])
+    engine = Engine.open("sqlite://", model=FunctionLlm(answer), tools=["spawn_agents", "ask_user_question", draw])
     app = create_app(engine, limits=HttpLimits(body_bytes=LIMIT))
 
     async def converse() -> str:

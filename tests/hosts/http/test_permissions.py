@@ -80,10 +80,10 @@ DECIDING = {
 """Operations that need a permission for some calls, with their fields; `TestApprovals` has them."""
 
 FREE_FIELDS: Mapping[str, set[str]] = {
-    "createConversation": {"id", "model", "owner", "title", "tools"},
+    "createConversation": {"id", "model", "output", "owner", "title", "tools"},
     "changeConversation": {"title", "request_id"},
     "forkConversation": {"at", "request_id"},
-    "sendMessage": {"text", "files", "message_id", "when_busy"},
+    "sendMessage": {"text", "files", "output", "message_id", "when_busy"},
     "answerQuestions": {"answers", "annotations", "call_id", "request_id"},
     "declineQuestions": {"call_id", "request_id"},
     "cancelTurn": {"turn", "request_id"},
@@ -127,7 +127,7 @@ FREE = {
 
 SAID = {"model": "obedient", "messages": [{"role": "user", "content": "Hello"}]}
 RUN = {"threadId": "new", "runId": "1", "messages": [{"id": "1", "role": "user", "content": "Hello"}]}
-BESIDE: Mapping[str, dict[str, Any]] = {"createChatCompletion": SAID}
+BESIDE: Mapping[str, dict[str, Any]] = {"createChatCompletion": SAID, "sendMessage": {"text": "Hello"}}
 """What a body needs besides the field that is tried."""
 
 

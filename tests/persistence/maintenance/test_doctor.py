@@ -41,10 +41,12 @@ from turnwise.states import (
     ExecuteTool,
     Idle,
     LlmResponse,
+    LlmStopped,
     LogEntry,
     PersistToolResults,
     RequestLlm,
     StoreError,
+    SummarizeTurn,
     ToolComplete,
     ToolInterrupted,
     TurnwiseError,
@@ -746,6 +748,12 @@ class TestASoundLog:
 
     def test_may_have_been_cancelled(self) -> None:
         """P6: what was stopped is no longer waited for."""
+        walk = Walk().say("hello").request(UserCancel).answer(LlmStopped, content="Good ev")
+
+        assert sentences(log_of(walk), walk) == []
+
+    def test_may_be_about_to_stop(self) -> None:
+        """P6: what was told to stop is awaited until it has."""
         walk = Walk().say("hello").request(UserCancel)
 
         assert sentences(log_of(walk), walk) == []
@@ -779,8 +787,17 @@ def one_id_for_two(log: Log) -> None:
 
 
 def stopped_before(log: Log) -> None:
-    """The model's last request was stopped, and its answer was taken all the same."""
+    """In place of the model's last request there is a summary, which was stopped and need not acknowledge it; its
+    answer was taken all the same."""
+    effects = tuple(each for each in log[3].effects if not isinstance(each, RequestLlm))
+    log[3] = replace(log[3], effects=(*effects, SummarizeTurn(effect_id=3), Abort(effect_id=3)))
+
+
+def stopped_twice(log: Log) -> None:
+    """The model's last request was stopped and acknowledged it, and an answer was taken all the same."""
+    stopped = LlmStopped(effect_id=3, at=log[3].event.at, content="Sakura")
     log[3] = replace(log[3], effects=(*log[3].effects, Abort(effect_id=3)))
+    log[4:] = [replace(log[3], seq=5, event=stopped, effects=()), replace(log[4], seq=6)]
 
 
 def without_result(log: Log) -> None:
@@ -806,6 +823,7 @@ class TestWhatMayNotBe:
             (wanted_again, 4, "The effect 1 is asked for again, and was answered before."),
             (one_id_for_two, 5, "Two effects have the id 1."),
             (stopped_before, 5, "The effect 3 is answered, and was no longer awaited."),
+            (stopped_twice, 6, "The effect 3 is answered a second time."),
             (without_result, 5, "The call walk-call-2 has no result."),
             (runs_twice, 4, "The call walk-call-2 runs again, and must not run twice."),
         ],

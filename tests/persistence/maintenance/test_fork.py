@@ -17,7 +17,17 @@ from turnwise.persistence.maintenance.fork import Cut, ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.ports import Store
 from turnwise.persistence.records import EventRow, Origin
-from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError, transcript
+from turnwise.states import (
+    Closed,
+    CloseRequested,
+    Failed,
+    Idle,
+    LlmFailed,
+    LlmStopped,
+    Schedule,
+    StoreError,
+    transcript,
+)
 from turnwise.testing import Trace, traces
 from turnwise.testing.doubles import FunctionLlm, RecordingChannel, ScriptedLlm, call, failure, reply
 
@@ -97,13 +107,21 @@ class TestWhereItLands:
 
     async def test_a_close_that_ended_a_turn_leaves_only_what_was_before(self, store: Store) -> None:
         """The turn that it cancelled cannot be copied, so whoever asks for it is told."""
-        await Walk().turn("tonight").say("tomorrow").request(CloseRequested).into(store)
+        walk = Walk().turn("tonight").say("tomorrow").request(CloseRequested).answer(LlmStopped, content="On Sun")
+        await walk.into(store)
+        assert isinstance(walk.state, Closed)
 
         with pytest.raises(CannotForkThere) as refused:
             await fork(store, "walk", "copy", None, LATER)
 
         assert refused.value.steps == (5,)
         assert (await fork(store, "walk", "copy", 5, LATER)).seq == 5
+
+    async def test_a_turn_that_is_being_stopped_stays_with_the_original(self, store: Store) -> None:
+        """As every turn under way does, also where the conversation ends with it."""
+        await Walk().turn("tonight").say("tomorrow").request(CloseRequested).into(store)
+
+        assert (await fork(store, "walk", "copy", None, LATER)).seq == 5
 
     async def test_a_wait_for_a_person_is_no_rest(self, store: Store) -> None:
         """P19: the question belongs to the original, and so does its answer."""

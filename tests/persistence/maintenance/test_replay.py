@@ -37,6 +37,7 @@ from turnwise.states import (
     DeliverToUser,
     Event,
     Idle,
+    LlmStopped,
     ModelSpec,
     Opened,
     Policy,
@@ -90,7 +91,7 @@ class TestACleanLog:
 
     async def test_replays_to_its_end(self, store: Store) -> None:
         """A turn with a tool, one that was cancelled, a question, a change of the rules, and the end."""
-        walk = Walk().turn("tonight").say("And tomorrow?").request(UserCancel)
+        walk = Walk().turn("tonight").say("And tomorrow?").request(UserCancel).answer(LlmStopped, content="Tom")
         walk.request(PolicyChanged, policy=Policy(questions=Questions(deadline=60.0)))
         walk.question().request(CloseRequested)
         await walk.into(store)

@@ -73,8 +73,14 @@ class Conversations:
         self._options = options
 
     async def idle(self) -> Conversation:
-        """A conversation in which a turn has ended."""
+        """A conversation in which a turn has ended, the one of the message `first`."""
         return await self._after("Hello")
+
+    async def rewound(self) -> Conversation:
+        """A conversation in which the turn was hidden."""
+        conversation = await self.idle()
+        await conversation.rewind(0)
+        return conversation
 
     async def asking(self) -> Conversation:
         """A conversation that waits for the answer to a question."""
@@ -103,7 +109,7 @@ class Conversations:
 
     async def _after(self, text: str) -> Conversation:
         conversation = await self._engine.create(**self._options)
-        await conversation.send(text)
+        await conversation.send(text, message_id="first")
         return conversation
 
 
