@@ -14,10 +14,12 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....effects.channels.port import Delivery
 from ....effects.channels.speech import Outcome, SpeechChannel
+from ....effects.files import GivenFile, prepare
 from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
@@ -27,6 +29,7 @@ from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.events import HistoryCompacted
 from ....states.policy import ModelSpec, Policy, Recent
 from ....states.states import AwaitingUserResponse, Failed, Idle
+from ....states.values.files import labels
 from ....states.values.messages import Message, Usage
 from ..configuration import (
     ModelChoice,
@@ -197,7 +200,7 @@ class _Chat:
         elif self._commands.are_in(text):
             await self._commands.execute(text)
         else:
-            await self._dialogue.send(text)
+            await self._dialogue.send(text, self._commands.take_attached())
 
     async def _ask(self) -> None:
         try:
@@ -230,6 +233,7 @@ class ChatCommands:
 
     def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: ToolRegistry) -> None:
         self.user_quits = False
+        self._attached: list[GivenFile] = []
         self._dialogue = dialogue
         self._settings = settings
         self._model_choice = model
@@ -245,6 +249,7 @@ class ChatCommands:
             "/tools": Command(self._tools, CommandHelp("list the tools that the model may use")),
             "/usage": Command(self._usage, CommandHelp("show how many tokens were used, and what they cost")),
             "/title": Command(self._title, CommandHelp("show the title of the conversation, or change it", "[TEXT]")),
+            "/attach": Command(self._attach, CommandHelp("send a file with your next message", "PATH")),
             "/retry": Command(self._retry, CommandHelp("try a failed turn again, or have the last one answered anew")),
             "/edit": Command(self._edit, CommandHelp("say something else in place of your last message", "TEXT")),
             "/branches": Command(self._branches, CommandHelp("list what was left by /retry and /edit")),
@@ -275,7 +280,24 @@ class ChatCommands:
         else:
             await command.run(argument.strip())
 
+    def take_attached(self) -> list[GivenFile]:
+        """Return the files that go with the next message, and forget them: if it is refused because of one, the next
+        message is not."""
+        attached, self._attached = self._attached, []
+        return attached
+
     # --- the conversation
+
+    async def _attach(self, path: str) -> None:
+        unquoted = path[1:-1] if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"" else path
+        if not unquoted:
+            self._writer.line("/attach takes the path of a file.", "red")
+            return
+        file = unquoted if unquoted.startswith("https://") else Path(unquoted).expanduser()
+        attached = [*self._attached, file]
+        prepared = await prepare(attached, self._conversation.policy.files)
+        self._attached = attached
+        self._writer.note(f"With your next message: {one_line(labels([one.reference for one in prepared]))}")
 
     async def _state(self, _: str) -> None:
         state = self._conversation.state

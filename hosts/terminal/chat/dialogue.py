@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from textwrap import indent
 from types import FrameType
@@ -19,6 +19,7 @@ from typing import Any
 
 from ....effects.channels.speech import SpeechChannel
 from ....effects.context import effect_of_key
+from ....effects.files import GivenFile
 from ....effects.printable import with_hidden_shown
 from ....effects.tools.registry import ToolRegistry
 from ....effects.tools.tool import shown_arguments
@@ -105,10 +106,10 @@ class Dialogue:
         state = self.conversation.state
         return state.call.call_id if isinstance(state, InDoubt) else state.waiting_call_id
 
-    async def send(self, text: str) -> None:
+    async def send(self, text: str, files: Sequence[GivenFile] = ()) -> None:
         """Send a message, and return as `perform` does. One that comes while the conversation is busy, because of a
         message of another agent, waits for the next turn."""
-        await self.perform(self.conversation.send(text, when_busy="queue", wait=False))
+        await self.perform(self.conversation.send(text, files=files, when_busy="queue", wait=False))
 
     async def next_message(self) -> str | None:
         """Return the next message or command of the user, or None if there will be no more.

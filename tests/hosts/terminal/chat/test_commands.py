@@ -12,6 +12,7 @@ from turnwise.hosts.terminal.chat.chat import usage_line
 from turnwise.states.values.messages import Usage
 
 from ....support.pages import ROOT
+from ....support.pictures import PDF
 from ....support.servers.openai_server import OpenAiServer, says
 from ....support.terminal import (
     DEMO_TOOLS,
@@ -172,3 +173,40 @@ def test_tab_completes_a_command(tmp_path: Path) -> None:
         at_prompt(child).sendeof()
 
         assert end_of(child) == 0
+
+
+class TestAttaching:
+    """`/attach`."""
+
+    def test_files_go_with_the_next_message(self, tmp_path: Path) -> None:
+        """Several together, also from a folder with a blank in its name; later messages have none of them. What cannot
+        be sent is said in one sentence each, and is not attached."""
+        (tmp_path / "my files").mkdir()
+        (tmp_path / "my files" / "menu.pdf").write_bytes(PDF)
+        (tmp_path / "report.csv").write_text("month,guests\nMay,120\n")
+        (tmp_path / "nothing.bin").write_bytes(b"\x00\x01\x02")
+        lines = [
+            "/attach",
+            "/attach missing.pdf",
+            "/attach nothing.bin",
+            "/attach my files",
+            '/attach "my files/menu.pdf"',
+            "/attach report.csv",
+            "What is this?",
+            "And now?",
+        ]
+
+        done = run("chat", cwd=tmp_path, lines=lines)
+        exported = run("export", conversation_id_in(done.stdout), cwd=tmp_path)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        for sentence in (
+            "/attach takes the path of a file.\n",
+            "missing.pdf cannot be read: No such file or directory.\n",
+            "nothing.bin cannot be sent: its bytes are of no type that is known.\n",
+            "my files cannot be read: Is a directory.\n",
+            "With your next message: [menu.pdf]\n",
+            "With your next message: [menu.pdf] [report.csv]\n",
+        ):
+            assert sentence in done.stdout
+        assert exported.stdout.count('"name":"menu.pdf"') == exported.stdout.count('"name":"report.csv"') == 1
