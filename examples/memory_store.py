@@ -44,8 +44,18 @@ from turnwise.persistence import (
     unit_vector,
     words_of,
 )
-from turnwise.states import Context, Event, FoundText, LogEntry, MemoryQuery, MemoryScope, Opened, Step, VectorQuery
-from turnwise.states.branches import Branches
+from turnwise.states import (
+    Branches,
+    Context,
+    Event,
+    FoundText,
+    LogEntry,
+    MemoryQuery,
+    MemoryScope,
+    Opened,
+    Step,
+    VectorQuery,
+)
 from turnwise.states.dialogue import said_texts
 from turnwise.testing import ScriptedLlm, reply
 

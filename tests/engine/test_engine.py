@@ -288,8 +288,12 @@ class TestConfiguration:
             step = await conversation.dispatch(UserMessage(event_id="a", at=at, text="Hi"))
             stopped = await conversation.dispatch(UserCancel(event_id="b", at=at))
 
+            await conversation.wait()
+            at_rest = conversation.state
+
         assert step.state.type == "llm_requesting"
-        assert stopped.state.type == "idle"
+        assert stopped.state.type == "cancelling"
+        assert at_rest.type == "idle"
 
 
 class TestWithoutAnEventLoop:

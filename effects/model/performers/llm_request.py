@@ -123,9 +123,11 @@ class LlmRequestPerformer:
                 usage=failure.usage,
                 clearable=await _clearable(effect, context, request) if failure.kind == "context_window" else 0,
             )
-        used = answer.usage.tokens
-        clearable = await _clearable(effect, context, request, used) if _is_near_window(context.policy, used) else 0
-        return self._response(effect, request, digest, answer, context, offer, schema, clearable)
+        response = self._response(effect, request, digest, answer, context, offer, schema)
+        used = response.usage.tokens
+        if not _is_near_window(context.policy, used):
+            return response
+        return response.replace(clearable=await _clearable(effect, context, request, used))
 
     def _showing_output(
         self,
@@ -168,7 +170,6 @@ class LlmRequestPerformer:
         context: EffectContext,
         offer: ToolOffer,
         schema: OutputSchema | None,
-        clearable: int,
     ) -> LlmResponse:
         model = request.model
         mark = mark_of(context.links.of(effect.effect_id))
@@ -196,7 +197,6 @@ class LlmRequestPerformer:
             output=read.output,
             citations=answer.citations,
             logprobs=None if answer.logprobs is None else storable_block(answer.logprobs, model),
-            clearable=clearable,
         )
 
     def _stopped(self, effect: RequestLlm, asking: _Asking) -> LlmStopped:

@@ -158,7 +158,7 @@ class TestKinds:
 
         assert turn.reply == "Well."
 
-    @pytest.mark.parametrize("kind", ["overloaded", "unavailable", "unverified", "interrupted", "", None, ["timeout"]])
+    @pytest.mark.parametrize("kind", ["overloaded", "unavailable", "unverified", "output", "interrupted", "", None, ["timeout"]])
     def test_another_kind_is_refused_where_it_is_raised(self, kind: Any) -> None:
         """Also the kinds in which only other effects fail."""
         with pytest.raises(ConfigurationError) as caught:
@@ -182,8 +182,9 @@ class TestKinds:
         assert "An LlmFailure cannot be of the kind overloaded." in caplog.text
 
     def test_every_kind_of_a_model_is_a_kind_of_failure(self) -> None:
-        """The machine knows three more, in which no model request ends."""
-        assert set(get_args(FailureKind)) - set(LLM_FAILURES) == {"unavailable", "unverified", "interrupted"}
+        """The machine knows four more, in which no model request ends."""
+        others = {"unavailable", "unverified", "output", "interrupted"}
+        assert set(get_args(FailureKind)) - set(LLM_FAILURES) == others
 
 
 class Recorder:

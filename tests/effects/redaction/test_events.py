@@ -43,6 +43,7 @@ from turnwise.states.events import (
     Event,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     MemoryRecalled,
     Opened,
     ProfileSelected,
@@ -102,6 +103,7 @@ CONTENT = {
         "finish_reason",
         "model",
     },
+    "llm_stopped": {"content", "thinking", "model"},
     "llm_failed": {"sentence"},
     "retry_due": set(),
     "deadline_reached": set(),
@@ -179,6 +181,7 @@ EXAMPLES: list[Event] = [
         thinking=MAIL,
         tool_calls=(ToolCall(call_id="c", name="mail", arguments=json.dumps({"to": MAIL}), fault=f"{MAIL}?"),),
     ),
+    LlmStopped(effect_id=1, at=AT, content=MAIL, thinking=MAIL),
     LlmFailed(effect_id=1, at=AT, kind="network", sentence=MAIL),
     MemoryRecalled(effect_id=1, at=AT, block=MAIL, documents=MAIL, recent=(RecentText(role="user", text=MAIL),)),
     AskUserQuestionPending(effect_id=1, at=AT, questions=(UserQuestion(question=f"{MAIL}?"),)),
@@ -233,6 +236,7 @@ def test_own_texts_are_left_alone(redaction: Redaction) -> None:
 
 NAMED: list[Event] = [
     LlmResponse(effect_id=1, at=AT, model=MAIL, tool_calls=(ToolCall(call_id="c", name=MAIL, fault="There is none."),)),
+    LlmStopped(effect_id=1, at=AT, model=MAIL),
     ProfileSelected(effect_id=1, at=AT, profile=MAIL),
     ProfileTransferred(event_id="m", at=AT, profile=MAIL),
     ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(Transfer(profile=MAIL),))),
