@@ -179,9 +179,21 @@ class ConversationMachine(RuleBasedStateMachine):
         """Choose an answer that is awaited."""
         answer: Answer = data.draw(strategies.answers_for(self.state))
         if isinstance(answer, LlmResponse):
-            calls = numbered(data.draw(self._calls), prefix=f"call-{answer.effect_id}")
-            return changed(answer, tool_calls=calls)
+            return self._with_calls(answer, data)
         return self._runs.replace(answer, self.history, self.now)
+
+    def _with_calls(self, answer: LlmResponse, data: DataObject) -> LlmResponse:
+        """The response with calls of the machine's own. A typed answer keeps the calls by which it is given, in front
+        of them, and has none if it is given by the text."""
+        output = answer.output
+        given = () if output is None else tuple(answer.tool_calls[place] for place in output.calls)
+        if output is not None and not given:
+            return changed(answer, tool_calls=())
+        return changed(
+            answer,
+            tool_calls=numbered((*given, *data.draw(self._calls)), prefix=f"call-{answer.effect_id}"),
+            output=output and changed(output, calls=tuple(range(len(given)))),
+        )
 
     @cached_property
     def _runs(self) -> ToolRuns:

@@ -100,7 +100,7 @@ class TestOurOwn:
 
 
 def conversation() -> Conversation:
-    """A message, two cancels, a close, and one more message."""
+    """A message, a cancel that stops the model, another cancel, a close, and one more message."""
     conversation = Conversation()
     conversation.says("寿司?\u2028")
     conversation.cancels()
@@ -138,7 +138,7 @@ class TestTheFile:
         assert text.startswith('{\n  "format": 1,\n  "note": "Said after the end",\n  "events": [\n')
         assert '        "text": "寿司?\u2028"\n' in text
         became = [recorded["became"] for recorded in json.loads(text)["events"]]
-        assert became == ["idle", "llm_requesting", "idle", "ignored", "closed", "refused: closed"]
+        assert became == ["idle", "llm_requesting", "cancelling", "idle", "ignored", "closed", "refused: closed"]
 
     def test_the_same_trace_is_the_same_file(self, tmp_path: Path) -> None:
         """Saving it again changes nothing."""
@@ -207,11 +207,11 @@ class TestReplay:
         ("recorded", "other", "sentence"),
         [
             ("llm_requesting", "closed", "user_message in idle, step 2: llm_requesting, and not closed as "),
-            ("ignored", "idle", "user_cancel in idle, step 4: ignored, and not idle as "),
+            ("ignored", "idle", "user_cancel in idle, step 5: ignored, and not idle as "),
             (
                 "refused: closed",
                 "refused: busy",
-                "user_message in closed, step 6: refused: closed, and not refused: busy",
+                "user_message in closed, step 7: refused: closed, and not refused: busy",
             ),
         ],
     )
@@ -240,7 +240,7 @@ class TestReplay:
 
         trace = replay_trace(tmp_path / "trace.json")
 
-        assert len(trace) == 6
+        assert len(trace) == 7
 
     def test_it_is_recorded_anew_where_rules_change_on_purpose(self, tmp_path: Path) -> None:
         """The file then has the outcomes of today, and keeps its note."""
@@ -395,7 +395,7 @@ def told(trace: Trace) -> list[object]:
 
 
 def two_tools(**rules: Any) -> Conversation:
-    """A message, a cancel and another message; then the model calls two tools."""
+    """A message, a cancel that stops the model, and another message; then the model calls two tools."""
     conversation = Conversation(**rules)
     conversation.says()
     conversation.cancels()
@@ -463,7 +463,7 @@ class TestTheProgram:
 PROGRAM = '''\
 from datetime import UTC, datetime, timedelta
 
-from turnwise.states import LlmResponse, Opened, Policy, ToolCall, UserCancel, UserMessage
+from turnwise.states import LlmResponse, LlmStopped, Opened, Policy, ToolCall, UserCancel, UserMessage
 from turnwise.testing import History, check_newest
 from turnwise.testing.laws import runs_no_more_than_allowed
 
@@ -478,12 +478,13 @@ that a person must allow and has not allowed."""
     history = History()
     history.take(Opened(at=at(0), event_id="request-0", policy=Policy(parallel=2)))  # idle
     history.take(UserMessage(at=at(1), event_id="request-1", text="Hello"))  # llm_requesting
-    history.take(UserCancel(at=at(2), event_id="request-2"))  # idle
-    history.take(UserMessage(at=at(3), event_id="request-3", text="Book a table"))  # llm_requesting
-    history.take(LlmResponse(at=at(4), effect_id=2, content="Let me see", tool_calls=(ToolCall(call_id="find", \
+    history.take(UserCancel(at=at(2), event_id="request-2"))  # cancelling
+    history.take(LlmStopped(at=at(3), effect_id=1))  # idle
+    history.take(UserMessage(at=at(4), event_id="request-4", text="Book a table"))  # llm_requesting
+    history.take(LlmResponse(at=at(5), effect_id=3, content="Let me see", tool_calls=(ToolCall(call_id="find", \
 name="find", raw_arguments='{"party": 2}'), ToolCall(call_id="book", name="book"))))  # tool_executing
-    history.take(UserMessage(at=at(4), event_id="more", text='He said "no"'))  # refused: busy
-    history.take(LlmResponse(at=at(4), effect_id=1, content="Too late"))  # ignored
+    history.take(UserMessage(at=at(5), event_id="more", text='He said "no"'))  # refused: busy
+    history.take(LlmResponse(at=at(5), effect_id=1, content="Too late"))  # ignored
 
     check_newest(history, runs_no_more_than_allowed)
 '''
@@ -539,7 +540,7 @@ class TestAFailure:
         tell(broken, conversation.history.observations, remember)
 
         assert broken.__notes__ == [
-            "The 6 events that led there are too long to print; as_program() writes them down.",
+            "The 7 events that led there are too long to print; as_program() writes them down.",
         ]
 
 

@@ -22,7 +22,7 @@ from turnwise import (
 )
 from turnwise.effects.model.port import LLM_FAILURES, SENTENCES
 from turnwise.states import Failed
-from turnwise.states.values.value import TRANSIENT, FailureKind
+from turnwise.states.values.value import NO_FAULT_OF_A_MODEL, TRANSIENT, FailureKind
 from turnwise.testing import FunctionLlm, ScriptedLlm
 from turnwise.testing.doubles import call, failure, reply, verdict
 
@@ -158,7 +158,7 @@ class TestKinds:
 
         assert turn.reply == "Well."
 
-    @pytest.mark.parametrize("kind", ["overloaded", "unavailable", "unverified", "output", "interrupted", "", None, ["timeout"]])
+    @pytest.mark.parametrize("kind", ["overloaded", *sorted(NO_FAULT_OF_A_MODEL), "", None, ["timeout"]])
     def test_another_kind_is_refused_where_it_is_raised(self, kind: Any) -> None:
         """Also the kinds in which only other effects fail."""
         with pytest.raises(ConfigurationError) as caught:
