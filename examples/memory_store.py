@@ -24,6 +24,7 @@ from turnwise.persistence import (
     Details,
     EventRow,
     HeadRow,
+    KeptFile,
     LoadedConversation,
     OutboxRow,
     StoreConflict,
@@ -35,9 +36,11 @@ from turnwise.persistence import (
     decode,
     decode_state,
     encode,
+    files_in,
     from_microseconds,
     holds,
     keywords_of,
+    new_mark,
     read_steps,
     summary_of,
     to_microseconds,
@@ -306,12 +309,76 @@ def _different(texts: Iterable[ListedText], limit: int) -> tuple[FoundText, ...]
     return tuple(islice(reversed(found.values()), max(0, min(limit, len(found)))))
 
 
+class MemoryFiles:
+    """The files to which conversations refer, for the port `Files`: their bytes in the order in which they were stored,
+    and the marks under which each conversation keeps its own."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._data: dict[str, bytes] = {}
+        self._marks: dict[str, dict[str, str]] = {}
+
+    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> str | None:
+        """Store a file, unless it is stored already, and keep it for this conversation. Returns a mark if it is new
+        there. Raises `UnknownConversation`."""
+        self._store.check_open()
+        if conversation_id is None:
+            self._data.setdefault(sha256, data)
+            return None
+        self._store.found(conversation_id)
+        self._data.setdefault(sha256, data)
+        marks = self._marks.setdefault(conversation_id, {})
+        is_new = sha256 not in marks
+        marks[sha256] = mark = new_mark()
+        return mark if is_new else None
+
+    def keep_known(self, conversation_id: str, digests: Iterable[str]) -> None:
+        """Keep those of these files that are stored for a conversation whose steps refer to them."""
+        if known := {digest: "" for digest in digests if digest in self._data}:
+            self._marks[conversation_id] = known
+
+    async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
+        """Keep a file no longer, unless it was kept again since it got this mark."""
+        self._store.check_open()
+        marks = self._marks.get(conversation_id, {})
+        if marks.get(sha256) == mark:
+            del marks[sha256]
+            self._drop_unused([sha256])
+
+    async def read(
+        self, conversation_id: str | None, sha256: str, start: int = 0, end: int | None = None
+    ) -> bytes | None:
+        """Return bytes of a file, if it is kept for this conversation or, without one, if it is stored."""
+        self._store.check_open()
+        if conversation_id is not None and sha256 not in self._marks.get(conversation_id, {}):
+            return None
+        data = self._data.get(sha256)
+        return None if data is None else data[start:end]
+
+    async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
+        """Return the files that are kept for this conversation. Raises `UnknownConversation`."""
+        self._store.found(conversation_id)
+        marks = self._marks.get(conversation_id, {})
+        kept = ((sha256, data) for sha256, data in self._data.items() if sha256 in marks)
+        return tuple(KeptFile(sha256, len(data), marks[sha256]) for sha256, data in kept)
+
+    def remove(self, conversation_id: str) -> None:
+        """Keep nothing for a conversation any longer."""
+        self._drop_unused(self._marks.pop(conversation_id, {}))
+
+    def _drop_unused(self, digests: Iterable[str]) -> None:
+        for digest in digests:
+            if not any(digest in marks for marks in self._marks.values()):
+                self._data.pop(digest, None)
+
+
 class MemoryStore:
     """All conversations. They are gone when the process ends."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, StoredConversation] = {}
         self.texts = Texts()
+        self.files = MemoryFiles(self)
         self._claimed: set[str] = set()
         self._is_closed = False
 
@@ -320,25 +387,26 @@ class MemoryStore:
     async def create(self, conversation_id: str, event: Opened, step: Step) -> MemoryLog:
         """Store a new conversation with its first step, a sub-agent only if its parent is stored."""
         if event.parent is not None:
-            self._found(event.parent)
+            self.found(event.parent)
         row, head = encode(event, step, GENESIS)
         await self.write_records((ConversationRecord(conversation_id, row.at, head, (row,), event.owner),))
-        return MemoryLog(self, conversation_id, self._found(conversation_id))
+        return MemoryLog(self, conversation_id, self.found(conversation_id))
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """Return the conversation as it was left."""
-        conversation = self._found(conversation_id)
+        conversation = self.found(conversation_id)
         log = MemoryLog(self, conversation_id, conversation)
         return LoadedConversation(log, decode_state(conversation.head), conversation.context)
 
     async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
         """Return the steps that follow the step `after`, up to and including `up_to` or the newest."""
-        return self._found(conversation_id).read(after, up_to)
+        return self.found(conversation_id).read(after, up_to)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. Raises `UnknownConversation`."""
-        del self._conversations[self._found(conversation_id).record.id]
+        del self._conversations[self.found(conversation_id).record.id]
         self.texts.remove(conversation_id)
+        self.files.remove(conversation_id)
 
     # --- many conversations
 
@@ -406,7 +474,7 @@ class MemoryStore:
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return all rows of a conversation."""
-        conversation = self._found(conversation_id)
+        conversation = self.found(conversation_id)
         return conversation.record._replace(steps=tuple(conversation.steps), outbox=conversation.deliveries())
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
@@ -419,12 +487,13 @@ class MemoryStore:
             new[record.id] = StoredConversation.of(record)
         self._conversations.update(new)
         for conversation in new.values():
+            self.files.keep_known(conversation.record.id, files_in(conversation.steps))
             for entry in conversation.read(0):
                 self.texts.add(conversation.record.id, conversation.record.owner, entry)
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted."""
-        self._found(source_id)
+        self.found(source_id)
         await self.write_records((record,))
 
     async def close(self) -> None:
@@ -440,7 +509,8 @@ class MemoryStore:
         """Whether this conversation is still stored under its id."""
         return self._conversations.get(conversation_id) is conversation
 
-    def _found(self, conversation_id: str) -> StoredConversation:
+    def found(self, conversation_id: str) -> StoredConversation:
+        """Return what is stored of a conversation. Raises `UnknownConversation`."""
         self.check_open()
         if conversation_id not in self._conversations:
             raise UnknownConversation(conversation_id)

@@ -4,6 +4,7 @@ from .codec import GENESIS as GENESIS
 from .codec import decode as decode
 from .codec import decode_state as decode_state
 from .codec import encode as encode
+from .codec import files_in as files_in
 from .codec import from_microseconds as from_microseconds
 from .codec import read_record as read_record
 from .codec import read_steps as read_steps
@@ -16,6 +17,7 @@ from .errors import StoreConflict as StoreConflict
 from .errors import StoreError as StoreError
 from .errors import TracesLeft as TracesLeft
 from .errors import UnknownConversation as UnknownConversation
+from .files import new_mark as new_mark
 from .maintenance.doctor import Examination as Examination
 from .maintenance.doctor import Finding as Finding
 from .maintenance.doctor import examine as examine
@@ -33,6 +35,7 @@ from .maintenance.replay import replay as replay
 from .maintenance.replay import replay_conversation as replay_conversation
 from .opening import open_store as open_store
 from .ports import DamageableStorage as DamageableStorage
+from .ports import Files as Files
 from .ports import LoadedConversation as LoadedConversation
 from .ports import Log as Log
 from .ports import RepairableStorage as RepairableStorage
@@ -42,6 +45,7 @@ from .records import ConversationRecord as ConversationRecord
 from .records import DetailsRow as DetailsRow
 from .records import EventRow as EventRow
 from .records import HeadRow as HeadRow
+from .records import KeptFile as KeptFile
 from .records import Origin as Origin
 from .records import OutboxRow as OutboxRow
 from .records import Outgoing as Outgoing

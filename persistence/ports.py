@@ -112,8 +112,8 @@ class Files(Protocol):
         """Store a file, unless it is stored already, and keep it for this conversation. Durable when this returns.
 
         Without a conversation the file is only stored, for a conversation that is stored next; `doctor` removes it if
-        none is. Returns a mark for `take_back` if the file was not kept for the conversation before, else None. Raises
-        `UnknownConversation` and `StorageFailed`."""
+        none is. Returns a mark for `take_back`, which `new_mark` makes, if the file was not kept for the conversation
+        before, else None. Raises `UnknownConversation` and `StorageFailed`."""
         ...
 
     async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
