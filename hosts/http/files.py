@@ -119,6 +119,8 @@ async def upload_file(
     data = await read_body(request.headers, request.receive, limit, seconds)
     if data is None:  # the client has gone, and nobody reads this
         raise HttpError("malformed_request")
+    if not data:
+        raise HttpError("invalid_input", "The body is empty; it is the file itself.")
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         kept = await conversation.keep_file(File(data, name or None, None if declared in _ANY_TYPE else declared))

@@ -226,6 +226,7 @@ class TestUpload:
             assert refusal(padded_png(1001)) == (413, "too_large")
             assert refusal(iter([b"x" * 600, b"x" * 600])) == (413, "too_large")
             assert refusal(b"\x00\x01\x02") == (415, "unsupported_media_type")
+            assert refusal(b"") == (422, "invalid_input")
             assert refusal(PDF, "image/png") == (415, "unsupported_media_type")
             assert code_of(client.post(f"{path}/files", params={"name": "x" * 2000}, content=PNG))[0] == 422
             assert client.post(f"{path}/files", content=padded_png(1000)).status_code == 201

@@ -48,9 +48,9 @@ class Operation(NamedTuple):
 
     @property
     def body(self) -> dict[str, Any] | None:
-        """The schema of its body, if it has one."""
+        """The schema of its body, if it has one in JSON. test_files.py has what becomes of a file that is uploaded."""
         content = self.description.get("requestBody", {}).get("content", {})
-        return content["application/json"]["schema"] if content else None
+        return content["application/json"]["schema"] if "application/json" in content else None
 
 
 DOCUMENT = create_app(Engine.open("sqlite://")).openapi()
