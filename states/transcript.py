@@ -434,7 +434,7 @@ class Transcript:
                 self._hide(effect, _own_turn(entry))
             elif type(effect) is SwitchBranch:
                 self._leave_branch(entry)
-                self._switch_branch(effect)
+                self._switch_branch(effect, entry.seq)
                 switches = True
         return None if switches else delivered
 
@@ -615,10 +615,10 @@ class Transcript:
         if entry.ended is not None:
             self._end_turn(entry.ended)
 
-    def _switch_branch(self, switch: SwitchBranch) -> None:
-        """Show another branch, up to a point in it. What agents wrote there is nothing new; but what they have written
-        here and no model has read yet goes along. What models have accepted or refused of the messages holds there,
-        too.
+    def _switch_branch(self, switch: SwitchBranch, seq: int) -> None:
+        """Show another branch from this step on, up to a point in it. What agents wrote there is nothing new; but what
+        they have written here and no model has read yet goes along. What models have accepted or refused of the
+        messages holds there, too.
 
         It takes as long as there are messages.
         """
@@ -628,7 +628,7 @@ class Transcript:
         self._stretches, self.messages, self._places = stretches.show(self.branches.path, self.branches.stretch)
         self._keep_again(switch.to, left)
         self._show_summary()
-        self._take_along(left, places, {one.event_id for one in switch.to.again})
+        self._take_along(left, places, {one.event_id for one in switch.to.again}, turn=switch.turns, seq=seq)
         self._results.clear()
         self._undelivered.clear()
         self._round = 0
@@ -649,8 +649,11 @@ class Transcript:
             if message.message_id in wanted:
                 self._again[wanted[message.message_id]] = message
 
-    def _take_along(self, left: list[Message], places: Mapping[Said, int], again: Collection[str]) -> None:
-        """Let the messages of agents at the end, which no model has read, stand at the end of this branch, too."""
+    def _take_along(
+        self, left: list[Message], places: Mapping[Said, int], again: Collection[str], *, turn: int, seq: int
+    ) -> None:
+        """Let the messages of agents at the end, which no model has read, enter at the end of this branch, too: in this
+        step, and behind this turn, the newest one. So they stand behind whatever is said or condensed there."""
         shown = {one.message_id for one in self.messages if one.message_id}
         known = shown.union(again)
         said = {place: text for text, place in places.items()}
@@ -658,7 +661,7 @@ class Transcript:
             if message.message_id not in known and not self.is_accepted(message):
                 if place in said:
                     self._places[said[place]] = len(self.messages)
-                self.messages.append(message)
+                self.messages.append(message.replace(turn=turn, seq=seq))
 
     def _show_summary(self) -> None:
         """Let the newest summary of this branch stand in place of what it covers."""

@@ -37,6 +37,7 @@ from ..states.effects import (
     WithholdContent,
 )
 from ..states.events import (
+    BRANCHING,
     AgentMessage,
     Answer,
     AskUserQuestionPending,
@@ -142,6 +143,8 @@ class EffectLedger:
 
     def _report(self, report: Report) -> None:
         if isinstance(report, Resumed):
+            if report.imported:
+                self.suspended.clear()  # they wait in the processes of another store
             left = report.open or self.in_flight
             self._lost = {each for each in left if not isinstance(self.in_flight.get(each), (NoneType, *TOOL_RUNS))}
         elif isinstance(report, CallRestricted):
@@ -488,7 +491,8 @@ class SpendingLedger:
         """Add a step, after it was added to `effects`."""
         if isinstance(event, UserMessage):
             self._user_messages.add(step.state.book.seq)
-        self._pay(event)
+        if step.effects or not isinstance(event, BRANCHING):  # one that stops nothing tells what was paid already
+            self._pay(event)
         self._pay_for_lost(event, step)
         self._note_questions(event, step, effects)
         if context.has_one_task:
@@ -706,6 +710,8 @@ class OutputLedger:
     def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
         """Add a step."""
         asked, self.wanted_now, self.fails_now = effects.answered, False, False
+        if step.ended is not None and step.ended.status == "cancelled":
+            return  # whatever a model answers that was told to stop, it is no attempt
         if isinstance(asked, RequestLlm) and isinstance(event, LlmResponse) and asked.output is not None:
             turn = self.turn = step.state.book.turn if step.ended is None else step.ended.turn
             if (turn, asked.output.seq) != self._wanted:

@@ -288,7 +288,8 @@ def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Co
 
 
 def go_to_branch_when_stopped(step: StepBuilder[Cancelling], event: Branching, context: Context) -> Cancelling:
-    """The conversation goes to another branch once everything has stopped."""
+    """The conversation goes to another branch once everything has stopped. What was under way was paid for when it was
+    told to stop."""
     mark_branch(step, event, context)
     return step.same(goes_to=step.goes_to)
 

@@ -27,6 +27,7 @@ from ...states.events import (
     CloseRequested,
     DeadlineReached,
     DoubtResolved,
+    EffectFailed,
     Event,
     LlmFailed,
     LlmResponse,
@@ -451,7 +452,7 @@ def _require_heard(history: History) -> None:
 def gives_wanted_outputs(history: History) -> None:
     """A turn that wants a typed answer completes with a valid one, and with no other end. An attempt that is not valid
     is sent back as often as the policy says and no more; then the turn fails with the kind `output`, and for no other
-    reason does it fail so. A valid answer that stands alone is never sent back."""
+    reason does it fail so, unless a performer says so itself. A valid answer that stands alone is never sent back."""
     newest, outputs = history.newest, history.outputs
     if newest.step is None:
         return
@@ -463,7 +464,12 @@ def gives_wanted_outputs(history: History) -> None:
         require(given == (wanted and ending.status == "completed"), "a turn completed without its answer", history)
         failed = ending.failure is not None and ending.failure.kind == "output"
         gives_up = outputs.fails_now and outputs.failures[ending.turn] > most
-        require(failed == gives_up, "a turn fails for its answer, or goes on, at another time than it should", history)
+        says_so = isinstance(newest.event, LlmFailed | EffectFailed) and newest.event.kind == "output"
+        require(
+            failed == gives_up or says_so,
+            "a turn fails for its answer, or goes on, at another time than it should",
+            history,
+        )
     if ending is not None and ending.output is not None:
         said = history.log[ending.output.seq - 1].event
         is_valid = isinstance(said, LlmResponse) and said.output is not None and said.output.is_valid

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...states.effects import ClearResults, CompactHistory, RequestLlm
-from ...states.events import CompactionRequested, LlmFailed, LlmResponse
+from ...states.effects import ClearResults, CompactHistory, RequestLlm, SwitchBranch
+from ...states.events import CompactionRequested, EffectFailed, LlmFailed, LlmResponse
 from ...states.policy import models_of
 from ...states.states import Compacting, LlmRequesting
 from ...states.transcript import SHORTEST_CLEARED
@@ -34,15 +34,22 @@ def _would_make_room(history: History) -> bool:
     event, before, state = newest.event, newest.before, newest.after
     if policy.clear_results is None or not isinstance(state, Compacting) or state.turn is None:
         return False
-    if isinstance(event, LlmFailed):
-        return bool(event.clearable) and isinstance(before, LlmRequesting) and not before.turn.cleared
+    if isinstance(before, LlmRequesting) and not _ends_turn(history) and isinstance(event, LlmFailed | EffectFailed):
+        return isinstance(event, LlmFailed) and bool(event.clearable) and not before.turn.cleared
     used, clearable = before.book.window_used, before.book.clearable
     if isinstance(event, LlmResponse):
         used, clearable = event.usage.tokens, event.clearable
+    for switch in (effect for effect in newest.effects if isinstance(effect, SwitchBranch)):
+        used, clearable = switch.to.window_used, switch.to.clearable
     profile = state.book.profile or state.turn.profile
     place = state.turn.model if profile == state.turn.profile else 0
     window = models_of(policy, profile)[place].window
     return window is not None and bool(clearable) and used - clearable < policy.window * window
+
+
+def _ends_turn(history: History) -> bool:
+    """Whether the newest step ends a turn, so that the next request is one of another turn."""
+    return history.newest.step is not None and history.newest.step.ended is not None
 
 
 def clears_old_results(history: History) -> None:

@@ -254,6 +254,18 @@ class TestWhileSomethingIsUnderWay:
 
         assert shown(conversation) == ["a", "a!", "B"]
 
+    def test_what_was_under_way_is_paid_for_once(self) -> None:
+        """By the request that stopped it; the next one may read the same costs again."""
+        conversation = talked("a")
+        conversation.says("b")
+        conversation.model_calls("look")
+        conversation.cancels(usage=Usage(output_tokens=5))
+
+        rewinds(conversation, 2, usage=Usage(output_tokens=5))
+        conversation.tool_stops("look")
+
+        assert conversation.ended.usage == Usage(output_tokens=5)
+
     def test_a_close_comes_first(self) -> None:
         """The new message is withdrawn with those that wait, and nothing is hidden."""
         conversation = talked("a", when_busy="queue")
@@ -379,6 +391,23 @@ class TestMessagesOfAgents:
 
         assert there == ["a", "a!", "news"]
         assert shown(conversation) == ["a", "a!", "b", "b!", "news"]
+
+    def test_it_stands_behind_what_was_said_later_there(self) -> None:
+        """A turn of another branch may have come after it; no summary of that branch takes it for its own."""
+        conversation = talked("a")
+        for begin, text in ((conversation.says, "b"), (conversation.agent_says, "news"), (conversation.says, "c")):
+            begin(text)
+            conversation.model_stops()
+        rewinds(conversation, 2)
+        conversation.says("d")
+        conversation.model_stops()
+        switches(conversation, 3)
+
+        step = switches(conversation, 5)
+
+        assert shown(conversation) == ["a", "a!", "d", "news"]
+        assert [one.turn for one in conversation.transcript] == [1, 1, 5, 5]
+        assert conversation.transcript[-1].seq == step.state.book.seq
 
     def test_one_that_was_read_is_hidden_with_its_turn(self) -> None:
         """The model has answered it."""

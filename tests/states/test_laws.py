@@ -17,13 +17,17 @@ from turnwise.states import (
     AskUserQuestionPending,
     CallRestricted,
     Closed,
+    Compacting,
     Context,
     Event,
     ExecuteTool,
+    Failed,
     Idle,
     Limits,
     LlmResponse,
     Made,
+    ModelOutput,
+    ModelSpec,
     Opened,
     PersistToolResults,
     Policy,
@@ -32,6 +36,7 @@ from turnwise.states import (
     RequestLlm,
     ResumeTool,
     Retry,
+    Rewound,
     SettledCall,
     State,
     Step,
@@ -45,6 +50,7 @@ from turnwise.states import (
     UserQuestion,
     transition,
 )
+from turnwise.states.branches import messages_of
 from turnwise.states.effects import AnyEffect, Effect
 from turnwise.states.events import EVENTS, AnyEvent
 from turnwise.states.states import AnyState, Book
@@ -62,6 +68,7 @@ from turnwise.testing import (
     observe,
     strategies,
 )
+from turnwise.testing.generation.vocabulary import FORM
 from turnwise.testing.laws import runs_no_more_than_allowed
 from turnwise.testing.strategies import (
     NOON,
@@ -366,6 +373,69 @@ class TestExtremes:
             TypeAdapter(AnyEvent).validate_python(
                 {"type": "retry_due", "effect_id": 1, "at": "9999-12-31T23:59:59-01:00"}
             )
+
+
+class TestRareConversations:
+    """What traces seldom meet, because two rare things must come together. All laws hold there."""
+
+    def test_a_call_that_waited_for_a_person_was_imported(self) -> None:
+        """It waits in the other store, and has a result here."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls(asking())
+        conversation.tool_asks(suspends=True)
+
+        conversation.is_imported()
+
+        check_laws(conversation.history.observations)
+        assert conversation.rests_in(Failed).kind == "interrupted"
+
+    def test_an_invalid_typed_answer_comes_after_the_cancel(self) -> None:
+        """It is no attempt that counts: the turn is cancelled, and does not fail."""
+        conversation = Conversation(output_retries=0)
+        conversation.says(output=FORM)
+        conversation.happens(UserCancel)
+
+        conversation.model_says("Well.", output=ModelOutput(way="native", errors="a: Field required"))
+
+        check_laws(conversation.history.observations)
+        assert conversation.ended.status == "cancelled"
+
+    def test_a_performer_says_that_an_answer_is_not_valid(self) -> None:
+        """Whatever kind of failure a performer names is that of the turn."""
+        conversation = Conversation()
+        conversation.says()
+
+        conversation.model_fails("output")
+
+        check_laws(conversation.history.observations)
+        assert conversation.rests_in(Failed).kind == "output"
+
+    def test_a_response_comes_after_the_conversation_was_to_go_back(self) -> None:
+        """What could be cleared of its own branch is no room on the other one."""
+        conversation = Conversation(models=(ModelSpec(name="a", window=1_000),))
+        conversation.says("a", event_id="a")
+        conversation.model_says("a!")
+        conversation.says("b")
+        again = messages_of(conversation.history.log, 1)
+        conversation.happens(Rewound, before=1, window_used=1_000, again=again)
+
+        conversation.model_says("b!", clearable=5)
+
+        check_laws(conversation.history.observations)
+        conversation.rests_in(Compacting)
+
+    def test_a_performer_fails_for_lack_of_room(self) -> None:
+        """It does not say what could be cleared, so the history is condensed."""
+        conversation = Conversation(models=(ModelSpec(name="a", window=1_000),))
+        conversation.says()
+        conversation.model_says("Well.", usage=Usage(input_tokens=100), clearable=50)
+        conversation.says()
+
+        conversation.breaks(RequestLlm, "context_window")
+
+        check_laws(conversation.history.observations)
+        conversation.rests_in(Compacting)
 
 
 def lived(**rules: Any) -> Conversation:
