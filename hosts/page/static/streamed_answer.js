@@ -1,6 +1,7 @@
 // The answer that a model writes now, as plain text; it is rendered when it is a message.
 
 import { el, icon } from "./dom.js";
+import { streamedText } from "./view.js";
 
 export class StreamedAnswer {
   #key = null;
@@ -18,15 +19,20 @@ export class StreamedAnswer {
     );
   }
 
-  /** Show the streamed text: append what is new of the same answer, and replace what belongs to another one. */
+  /** Show the streamed text: append what is new of the same answer, and replace what belongs to another one. Each piece
+   * of a typed answer replaces the one before. */
   show(streaming) {
-    this.element.hidden = !streaming?.text && !streaming?.thinking;
-    const key = streaming && [streaming.turn, streaming.request, streaming.attempt, streaming.restarts].join(".");
+    const text = streamedText(streaming);
+    const thinking = streaming?.thinking ?? "";
+    this.element.hidden = !text && !thinking;
+    const { turn, request, attempt, restarts } = streaming ?? {};
+    const key = streaming && [turn, request, attempt, restarts, streaming.text !== ""].join(".");
     const begins = key !== this.#key;
     this.#key = key;
-    for (const kind of ["text", "thinking"]) this.#write(this.#nodes[kind], streaming?.[kind] ?? "", begins);
-    this.#text.hidden = !streaming?.text;
-    this.#thinking.hidden = !streaming?.thinking;
+    this.#write(this.#nodes.text, text, begins || !streaming?.text);
+    this.#write(this.#nodes.thinking, thinking, begins);
+    this.#text.hidden = !text;
+    this.#thinking.hidden = !thinking;
   }
 
   #write(node, text, begins) {

@@ -9,7 +9,7 @@ import { render, renderAgain, userMessage } from "./items.js";
 import { Markdown } from "./markdown.js";
 import { isRest, stateLabel } from "./states.js";
 import { StreamedAnswer } from "./streamed_answer.js";
-import { itemsWithEnds, waitsForPerson } from "./view.js";
+import { itemsWithEnds, streamedText, waitsForPerson } from "./view.js";
 
 /** How many items a conversation begins with, and how many are added at a time. */
 const PAGE = 80;
@@ -140,7 +140,7 @@ export class Transcript {
 
   #showActivity(view) {
     const { type, data } = view.state;
-    const isWriting = Boolean(view.streaming?.text);
+    const isWriting = streamedText(view.streaming) !== "";
     this.#activity.hidden = !view.known || isRest(type) || isWriting || waitsForPerson(view);
     clearTimeout(this.#countdown);
     if (type === "retry_waiting" && view.known) this.#countdown = setTimeout(() => this.#showActivity(this.#view), 1000);

@@ -9,7 +9,8 @@
 //     lastId,       the id of the newest stored update, "seq.n"; null before there is one
 //     state,        {type, data} as in state_change
 //     items,        what was said and done, oldest first; see below
-//     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, restarts}, or null
+//     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, output, restarts}, or null;
+//                   `output` is a typed answer, as far as it can be read
 //     turns,        the turns that have ended, by their number: the data of turn_ended
 //   }
 //
@@ -48,9 +49,8 @@ export function emptyView() {
 export function apply(view, update, { textIsThought = false } = {}) {
   if (update.type === "snapshot") return fromSnapshot(view, update, textIsThought);
   if (update.id && view.lastId !== null && !isAfter(update.id, view.lastId)) return view;
-  if (update.type === "rewound") return rewound(view, update, textIsThought);
   const handle = Object.hasOwn(HANDLERS, update.type) ? HANDLERS[update.type] : null;
-  const changed = handle ? handle(view, update.data, update.id) : view;
+  const changed = handle ? handle(view, update.data, update.id, textIsThought) : view;
   return update.id ? { ...changed, lastId: update.id } : changed;
 }
 
@@ -83,6 +83,13 @@ export function marksDeliveries(view, policy, channels) {
   return channels.length > 0 || !isForUser || view.items.some((item) => item.kind === "delivery" || item.speaks);
 }
 
+/** Return what is shown of the answer that a model writes now: its text, or as JSON the typed answer that it gives in
+ * place of a text. */
+export function streamedText(streaming) {
+  if (streaming === null || streaming.text || streaming.output === null) return streaming?.text ?? "";
+  return JSON.stringify(streaming.output, null, 2);
+}
+
 /** Return the items of a view, each turn that has ended followed by its end. */
 export function itemsWithEnds(view) {
   return view.items.flatMap((item, index) => {
@@ -108,17 +115,17 @@ function fromSnapshot(view, { id, data }, textIsThought) {
     lastId: id,
     state: data.state,
     items: itemsOfTranscript(data.transcript, "snapshot", data.state, textIsThought),
-    streaming: data.streaming ? { thinking: "", text: "", ...data.streaming, restarts: restartsAfter(view) } : null,
+    streaming: data.streaming ? { thinking: "", text: "", output: null, ...data.streaming, restarts: restartsAfter(view) } : null,
     turns: view.turns,
   };
 }
 
 /** The conversation went to another branch: its transcript takes the place of all that was shown. */
-function rewound(view, { id, data: { transcript } }, textIsThought) {
+function rewind(view, { transcript }, id, textIsThought) {
   const shown = new Set(transcript.map((message) => message.turn ?? 0));
   const turns = new Map([...view.turns].filter(([number]) => shown.has(number)));
   const items = itemsOfTranscript(transcript, id, { type: "idle" }, textIsThought);
-  return { ...view, lastId: id, items, streaming: null, turns };
+  return { ...view, items, streaming: null, turns };
 }
 
 /** The items of all messages. `name` tells their keys from those of other transcripts. */
@@ -208,6 +215,7 @@ function numbered(items) {
 // --- updates
 
 const HANDLERS = {
+  rewound: rewind,
   state_change: changeState,
   message: addMessage,
   thought: addThought,
@@ -218,6 +226,7 @@ const HANDLERS = {
   delivery_failed: (view, data) => noteDelivery(view, data, { taken: false, sentence: data.sentence }),
   turn_ended: endTurn,
   token: addToken,
+  output: addOutput,
 };
 
 function changeState(view, { type, data: { left_out: leftOut = [], ...data } }, id) {
@@ -279,11 +288,20 @@ function endItem(data) {
 }
 
 function addToken(view, { text, kind, turn, request, attempt, from_start: fromStart = false }) {
-  const now = view.streaming;
-  const isSame = now !== null && now.request === request && now.attempt === attempt;
-  const base = isSame ? now : { turn, request, attempt, text: "", thinking: "", restarts: restartsAfter(view) };
-  const restarts = isSame && fromStart ? base.restarts + 1 : base.restarts;
+  const base = streamingOf(view, turn, request, attempt);
+  const restarts = base === view.streaming && fromStart ? base.restarts + 1 : base.restarts;
   return { ...view, streaming: { ...base, restarts, [kind]: fromStart ? text : base[kind] + text } };
+}
+
+function addOutput(view, { value, turn, request, attempt }) {
+  return { ...view, streaming: { ...streamingOf(view, turn, request, attempt), output: value } };
+}
+
+/** What was streamed of the answer to this attempt of this request. */
+function streamingOf(view, turn, request, attempt) {
+  const now = view.streaming;
+  if (now !== null && now.request === request && now.attempt === attempt) return now;
+  return { turn, request, attempt, text: "", thinking: "", output: null, restarts: restartsAfter(view) };
 }
 
 /** How often the streamed text began anew: whoever shows it appends while this number stays, else replaces. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { apply, emptyView, isBusy, itemsWithEnds, marksDeliveries, waitsForPerson, withTurns } from "./view.js";
+import { apply, emptyView, isBusy, itemsWithEnds, marksDeliveries, streamedText, waitsForPerson, withTurns } from "./view.js";
 
 const folder = process.env.RECORDINGS;
 const recordings = Object.fromEntries(
@@ -148,6 +148,17 @@ test("a piece from the start replaces what was shown of its kind", () => {
   assert.equal(view.streaming.text, "Hello world");
   view = apply(view, piece("!", { attempt: 2 }));
   assert.equal(view.streaming.text, "!");
+});
+
+test("a typed answer is shown as far as it was written, unless its text is", () => {
+  const answer = { turn: 1, request: 3, attempt: 1 };
+  const output = (value, more = {}) => ({ type: "output", id: null, data: { value, ...answer, ...more } });
+  const token = (text) => ({ type: "token", id: null, data: { text, kind: "text", ...answer } });
+  const seen = (...updates) => streamedText(updates.reduce((view, update) => apply(view, update), emptyView()).streaming);
+  assert.equal(seen(), "");
+  assert.equal(seen(output({ party: 2 }), output({ party: 25 })), '{\n  "party": 25\n}');
+  assert.equal(seen(output({ party: 2 }), output(0, { attempt: 2 })), "0");
+  assert.equal(seen(output({ party: 2 }), token('{"party": 25'), output({ party: 25 })), '{"party": 25');
 });
 
 test("messages that wait are named by the state, and one that was withdrawn never appears", () => {
