@@ -942,18 +942,22 @@ class Conversation(Homebound):
         output: AnyOutput | None,
     ) -> UserMessage:
         """Make a message. Raises `InvalidInput`, also for files that no model of the conversation takes."""
-        references = self._references(files) if files else ()
+        carried: dict[str, Any] = {}
+        if files:
+            carried["files"] = self._references(files)
+        if output is not None:
+            carried["output"] = named_output(output)
         message = make(
             UserMessage,
             event_id=new_id() if message_id is None else message_id,
             at=self._loop.now(),
             text=text,
-            files=references,
             settings=settings,
             when_busy=when_busy,
-            output=named_output(output),
+            **carried,
         )
-        admitted(self._choices.forms, message.output)
+        if message.output is not None:
+            admitted(self._choices.forms, message.output)
         return message
 
     def _references(self, files: Iterable[PreparedFile]) -> tuple[FileReference, ...]:

@@ -16,6 +16,7 @@ from ..persistence.ports import Files
 from ..states.errors import InvalidInput
 from ..states.policy import Policy, named_models
 from ..states.values.files import NOUNS, FileKind, FileReference
+from .projection import ConversationProjection
 from .redactor import EventRedactor
 
 Takes = Callable[[str, FileKind], bool | None]
@@ -28,22 +29,27 @@ UNKNOWN_FILE = "This conversation has no such file: send the file itself."
 
 
 class ConversationFiles:
-    """Implements the port `KeptFiles`. `files` returns those of the store, and `policy` the rules that hold now."""
+    """Implements the port `KeptFiles`. `files` returns those of the store, and `projection` has the rules that hold
+    now."""
 
-    __slots__ = ("_conversation_id", "_files", "_policy", "_redactor")
+    __slots__ = ("_conversation_id", "_files", "_projection", "_redactor")
 
     def __init__(
-        self, conversation_id: str, files: Callable[[], Files], policy: Callable[[], Policy], redactor: EventRedactor
+        self,
+        conversation_id: str,
+        files: Callable[[], Files],
+        projection: ConversationProjection,
+        redactor: EventRedactor,
     ) -> None:
         self._conversation_id = conversation_id
         self._files = files
-        self._policy = policy
+        self._projection = projection
         self._redactor = redactor
 
     async def prepare(self, given: Iterable[GivenFile]) -> tuple[PreparedFile, ...]:
         """Return these files as they are to be stored. Raises `InvalidInput` for what cannot be used, and for a
         reference to a file that this conversation does not have."""
-        policy = self._policy()
+        policy = self._projection.context.policy
         redact = self._redactor.redact_of(policy) if policy.redact else None
         prepared = await prepare(given, policy.files, redact)
         await self.check(one.reference for one in prepared if one.data is None)
@@ -97,7 +103,7 @@ class ConversationFiles:
                 waiting += file.size
             else:
                 await self._files().take_back(self._conversation_id, file.sha256, file.mark)
-        if waiting > MOST_WAITING * self._policy().files.together:
+        if waiting > MOST_WAITING * self._projection.context.policy.files.together:
             raise InvalidInput("Too many files wait for a message: send some of them first.", "waiting")
 
 

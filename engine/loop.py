@@ -98,6 +98,33 @@ class Loop:
     flight. `sends`: something went out, to a channel or to another agent.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_announced",
+        "_failure",
+        "_history",
+        "_interest",
+        "_is_closing",
+        "_is_restricted",
+        "_links",
+        "_log",
+        "_mailbox",
+        "_newest",
+        "_senders",
+        "_services",
+        "_suspended",
+        "_uncertain",
+        "conversation_id",
+        "feed",
+        "files",
+        "follower",
+        "projection",
+        "recent_requests",
+        "sends",
+        "steps",
+        "turns",
+    )
+
     def __init__(
         self,
         conversation_id: str,
@@ -121,7 +148,7 @@ class Loop:
         self._newest = newest
         """The newest steps, as far as they were read and nothing was begun here since."""
         self._suspended = SuspendedCalls()
-        self.files = ConversationFiles(conversation_id, services.files, lambda: self._policy, services.redactor)
+        self.files = ConversationFiles(conversation_id, services.files, projection, services.redactor)
         self._senders = SenderVariables(projection.state.book.turn, copy_context())
         self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .header import Setup
+from .policy import output_of
 from .roles import Caller
+from .values.turn import TurnRecord
 from .values.value import Text, Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
@@ -46,6 +48,12 @@ class Context(Setup):
         None stands for all that its engine has. `Pure.`"""
         changed = self.next_tools
         return changed.tools if changed is not None and turn >= changed.from_turn else self.tools
+
+    def wants_output(self, turn: TurnRecord) -> bool:
+        """Whether the answer of this turn must have a form. `Pure.`"""
+        if turn.output_from is not None or self.output is not None:
+            return True
+        return bool(turn.profile) and output_of(self.policy, turn.profile) is not None
 
     def after(self, event: Event) -> Context:
         """The context after this event. This is the only place where a context changes.

@@ -41,7 +41,7 @@ from .events import (
     WakeUp,
     WorkVerified,
 )
-from .outputs import has_other_calls, is_valid_output, misses_output, wants_output
+from .outputs import has_other_calls, is_valid_output, misses_output
 from .policy import Limits, Policy, Recent, models_of
 from .replies import after_empty, due_nudge, owes_answer, text_of_reply, text_rule, wants_text
 from .states import (
@@ -80,7 +80,7 @@ def round_claims_work(step: StepBuilder[State], event: Event, context: Context) 
     """The work is claimed to be complete, every call of the round succeeded, and the turn wants no typed answer."""
     round_ = step.round
     is_claimed = (round_.claim or step.turn.claim) is not None and not round_.failed and not round_.queued
-    return is_claimed and not wants_output(step.turn, context)
+    return is_claimed and not context.wants_output(step.turn)
 
 
 def round_gives_output(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -98,14 +98,14 @@ def output_must_be_checked(step: StepBuilder[State], event: Event, context: Cont
 
 def gives_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """A typed answer is wanted, and the response is one that is valid, and nothing else."""
-    if not wants_output(step.turn, context):
+    if event.output is None or not context.wants_output(step.turn):
         return False
     return is_valid_output(event) and not has_other_calls(event)
 
 
 def gives_up_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """A typed answer is wanted, the response tries to be one and is not valid, and none may be sent back any more."""
-    return misses_output(step.turn, event, context) and step.turn.output_failures >= context.policy.output_retries
+    return step.turn.output_failures >= context.policy.output_retries and misses_output(step.turn, event, context)
 
 
 def must_give_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:

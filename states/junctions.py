@@ -41,7 +41,6 @@ from .effects import (
 )
 from .events import Answer, Branching, CloseRequested, Event, MessageEdited, waiting
 from .guards import call_to_start, is_imported, lacks_answer, limit_reached, may_search
-from .outputs import wanted_output
 from .policy import Recent, models_of
 from .replies import after_empty, left_owed, outstanding, spoken_and_delivered
 from .states import (
@@ -60,6 +59,7 @@ from .states import (
 )
 from .step_builder import StepBuilder
 from .values.messages import Heard, Joined, Made, Outcomes, Reminder, Said
+from .values.output import WantedOutput
 from .values.turn import Owed, TurnEnded, TurnRecord, Waiting, in_order
 from .values.value import later
 
@@ -96,7 +96,8 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
     known = () if step.goes_to is None else step.goes_to.again
     batch = step.take_batch()
-    _take_over_output(step, batch)
+    if naming := [one for one in batch if one.output]:
+        _take_over_output(step, naming[-1])
     mail = [one for one in batch if one.audience is not None and not one.silent]
     if step.inbox:
         step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
@@ -111,10 +112,9 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
         step.change_turn(internal=True)
 
 
-def _take_over_output(step: StepBuilder[State], entering: Iterable[Waiting]) -> None:
-    """Let the answer have the form that the newest of these messages names, if one does."""
-    if seqs := [one.seq for one in entering if one.output]:
-        step.change_turn(output_from=seqs[-1], output_failures=0, output_errors=None)
+def _take_over_output(step: StepBuilder[State], message: Waiting) -> None:
+    """Let the answer have the form that this message names, the newest one that names any."""
+    step.change_turn(output_from=message.seq, output_failures=0, output_errors=None)
 
 
 def _take_over_what_is_owed(step: StepBuilder[State], at: datetime, context: Context) -> None:
@@ -209,7 +209,8 @@ def _enter_waiting(step: StepBuilder[State], event: Event, context: Context) -> 
     """Let the steered and silent messages that wait enter the transcript. Steering is human input."""
     entering = tuple(message for message in step.inbox if message.steer or message.silent)
     step.enter_transcript(entering)
-    _take_over_output(step, entering)
+    if naming := [one for one in entering if one.output]:
+        _take_over_output(step, naming[-1])
     if any(message.steer for message in entering):
         take_human_input(step, event.at, context)
         step.change_turn(internal=False)
@@ -236,7 +237,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
         nudge=None if is_plain else _nudge_of(turn, context),
         plain=is_plain,
         tool_choice="none" if is_last or is_plain else "auto",
-        output=wanted_output(turn, context),
+        output=WantedOutput(seq=turn.output_from) if context.wants_output(turn) else None,
         at=at,
     )
 

@@ -11,20 +11,8 @@ from .context import Context
 from .events import LlmResponse
 from .policy import output_of
 from .values.messages import Heard
-from .values.output import OutputSchema, WantedOutput
+from .values.output import OutputSchema
 from .values.turn import TurnRecord
-
-
-def wants_output(turn: TurnRecord, context: Context) -> bool:
-    """Whether the answer of this turn must have a form. `Pure.`"""
-    if turn.output_from is not None or context.output is not None:
-        return True
-    return bool(turn.profile) and output_of(context.policy, turn.profile) is not None
-
-
-def wanted_output(turn: TurnRecord, context: Context) -> WantedOutput | None:
-    """Which form the answer of this turn must have, as a request refers to it; None for a text. `Pure.`"""
-    return WantedOutput(seq=turn.output_from) if wants_output(turn, context) else None
 
 
 def schema_of_rules(context: Context, profile: str) -> OutputSchema | None:
@@ -45,9 +33,8 @@ def has_other_calls(event: LlmResponse) -> bool:
 
 def misses_output(turn: TurnRecord, event: LlmResponse, context: Context) -> bool:
     """Whether a typed answer is wanted, and the response is an attempt to give one that is not valid. `Pure.`"""
-    if not wants_output(turn, context) or is_valid_output(event):
-        return False
-    return not event.tool_calls or (event.output is not None and bool(event.output.calls))
+    is_attempt = not event.tool_calls or (event.output is not None and bool(event.output.calls))
+    return is_attempt and context.wants_output(turn) and not is_valid_output(event)
 
 
 def output_errors(event: LlmResponse, seq: int) -> Heard | None:

@@ -84,6 +84,36 @@ def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, .
 
 
 @dataclass(slots=True)
+class TypedAnswers:
+    """The forms of typed answers, by step: those that messages of people want, and what tells the form of each answer
+    that was given."""
+
+    wanted: dict[int, OutputSchema] = field(default_factory=dict)
+    given: dict[int, str] = field(default_factory=dict)
+
+    def copy(self) -> TypedAnswers:
+        """Return the same forms, which grow on their own. `Pure.`"""
+        return TypedAnswers(self.wanted.copy(), self.given.copy())
+
+
+@dataclass(slots=True)
+class SentSettings:
+    """The parameters of model requests with which messages were sent: by the turn that answers them, and by the id of
+    the message, for turns of other branches that take it again."""
+
+    by_turn: dict[int, ModelSettings] = field(default_factory=dict)
+    by_message: dict[str, ModelSettings] = field(default_factory=dict)
+
+    def add(self, settings: ModelSettings, turn: int) -> None:
+        """Note that a message with these settings entered this turn. What they say decides over earlier messages."""
+        self.by_turn[turn] = settings.over(self.by_turn.get(turn, DEFAULT_SETTINGS))
+
+    def copy(self) -> SentSettings:
+        """Return the same settings, which grow on their own. `Pure.`"""
+        return SentSettings(self.by_turn.copy(), self.by_message.copy())
+
+
+@dataclass(slots=True)
 class HeardTexts:
     """The texts to which references may refer. Call `note` with the event of every step.
 
@@ -92,16 +122,14 @@ class HeardTexts:
 
     _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """The texts that each step brought."""
-    _files: dict[int, tuple[FileReference, ...]] = field(default_factory=dict)
-    """The files of each result that has any, by step."""
+    _files: dict[int, tuple[FileReference, ...]] | None = None
+    """The files of each result that has any, by step, once one has."""
     _origins: dict[int, str] = field(default_factory=dict)
     """The agent that wrote each message which is not a person's, by step."""
     _found: dict[int, MemoryRecalled] = field(default_factory=dict)
     """What each search in older conversations has found, by step."""
-    _outputs: dict[int, OutputSchema] = field(default_factory=dict)
-    """The form that each message of a person wants of its answer, if it wants one, by step."""
-    _forms: dict[int, str] = field(default_factory=dict)
-    """What tells the form of each typed answer, by step."""
+    _outputs: TypedAnswers | None = None
+    """The forms of typed answers, once there are any."""
 
     def note(self, seq: int, event: Event) -> None:
         """Note what the event of this step brought."""
@@ -110,29 +138,35 @@ class HeardTexts:
         self._texts[seq] = texts
         if type(event) is ToolComplete or type(event) is ToolReconciled:
             if event.result is not None and event.result.files:
+                self._files = self._files or {}
                 self._files[seq] = event.result.files
         elif type(event) is AgentMessage or type(event) is WakeUp:
             self._origins[seq] = event.origin
         elif type(event) is MemoryRecalled:
             self._found[seq] = event
         elif (type(event) is UserMessage or type(event) is MessageEdited) and event.output is not None:
-            self._outputs[seq] = event.output
+            self._typed().wanted[seq] = event.output
         elif type(event) is LlmResponse and event.output is not None:
-            self._forms[seq] = event.output.form
+            self._typed().given[seq] = event.output.form
+
+    def _typed(self) -> TypedAnswers:
+        if self._outputs is None:
+            self._outputs = TypedAnswers()
+        return self._outputs
 
     def copy(self) -> HeardTexts:
         """Return the same texts, which grow on their own. `Pure.`"""
-        texts, files, origins, found = self._texts, self._files, self._origins, self._found
-        outputs, forms = self._outputs, self._forms
-        return HeardTexts(texts.copy(), files.copy(), origins.copy(), found.copy(), outputs.copy(), forms.copy())
+        files = None if self._files is None else self._files.copy()
+        outputs = None if self._outputs is None else self._outputs.copy()
+        return HeardTexts(self._texts.copy(), files, self._origins.copy(), self._found.copy(), outputs)
 
     def output(self, seq: int) -> OutputSchema | None:
         """The form that the message of this step wants of its answer. `Pure.`"""
-        return self._outputs.get(seq)
+        return None if self._outputs is None else self._outputs.wanted.get(seq)
 
     def form(self, said: Heard) -> str:
         """What tells the form of this typed answer. `Pure.`"""
-        return self._forms.get(said.seq, "")
+        return "" if self._outputs is None else self._outputs.given.get(said.seq, "")
 
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
@@ -255,8 +289,9 @@ class Transcript:
     """Whether a message of another agent is among the messages."""
     longest_result: int = 0
     """The most characters of a result so far, of those whose tools do not say how much of them a request shows."""
-    _hides_results: bool = False
-    """Whether a result was cleared, or is longer than its tool says."""
+    hides_results: bool = False
+    """Whether a result was cleared, or is longer than its tool says. Once one was, this stays so, so the tool by which
+    the rest is read stays among those that are offered."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call among the calls of the newest round."""
@@ -278,17 +313,15 @@ class Transcript:
     """How many messages were there when the summary was made."""
     _first_tries: dict[int, int] = field(default_factory=dict)
     """Of each turn that tries the turn before it again, the first turn of its tries."""
-    _settings: dict[int, ModelSettings] = field(default_factory=dict)
-    """By turn, the parameters of model requests with which its messages were sent, if any were."""
-    _message_settings: dict[str, ModelSettings] = field(default_factory=dict)
-    """The same by the id of the message, for turns of other branches that take it again."""
+    _settings: SentSettings | None = None
+    """The parameters of model requests with which messages were sent, once one was sent with any."""
     _acceptance: Acceptance = field(default_factory=Acceptance)
     branches: Branches | None = None
     """The tree of turns, once the conversation has gone to another branch."""
     _stretches: Stretches = _UNDIVIDED
-    _summaries: list[tuple[int, int, Condensed]] = field(default_factory=list)
+    _summaries: tuple[tuple[int, int, Condensed], ...] = ()
     """Every summary so far, with the stretch and the turn in which it was made."""
-    _again: dict[int, Message] = field(default_factory=dict)
+    _again: dict[int, Message] | None = None
     """The messages of hidden turns that are answered again and have not entered yet, by the step that brought them."""
 
     # --- reading
@@ -340,11 +373,6 @@ class Transcript:
         """What tells the form of this typed answer from others. `Pure.`"""
         return self._heard.form(said)
 
-    def hides_results(self, max_result: int) -> bool:
-        """Whether a request that shows so many characters of each result may leave out some. Once one may, all later
-        ones may, so the tool by which the rest is read stays among those that are offered. `Pure.`"""
-        return self._hides_results or self.longest_result > max_result
-
     def held(self, model: str, turn: int, shown: Sequence[Message]) -> tuple[Suspect, ...]:
         """What a request of this turn to this model, which shows these messages, holds of what it may be refused for,
         in the order of `Suspect`. `Pure.`"""
@@ -376,7 +404,9 @@ class Transcript:
     def settings(self, turn: int) -> ModelSettings:
         """The parameters of model requests with which the messages were sent that this turn answers; of several the
         later one decides. `Pure.`"""
-        return self._settings.get(self.first_try(turn), DEFAULT_SETTINGS) if self._settings else DEFAULT_SETTINGS
+        if self._settings is None:
+            return DEFAULT_SETTINGS
+        return self._settings.by_turn.get(self.first_try(turn), DEFAULT_SETTINGS)
 
     def newest_try(self, turn: int) -> int:
         """The turn that now answers, or fails to answer, the message of this turn. `Pure.`"""
@@ -453,7 +483,7 @@ class Transcript:
             case HistoryCompacted(summary=summary):
                 condensed = Condensed(summary, *self._condensing, entry.seq)
                 self.condense(condensed)
-                self._summaries.append((self._stretch, _own_turn(entry), condensed))
+                self._summaries = (*self._summaries, (self._stretch, _own_turn(entry), condensed))
             case _:
                 self._note_try(entry)
 
@@ -507,11 +537,13 @@ class Transcript:
         }
         if isinstance(waiting, UserMessage):
             self.taken[message_id] = turn
-            fields["files"] = waiting.files
-            fields["withheld"] = self._withheld_files(waiting.files)
+            if waiting.files:
+                fields["files"] = waiting.files
+                fields["withheld"] = self._withheld_files(waiting.files)
             if waiting.settings is not None:
-                self._message_settings[message_id] = waiting.settings
-                self._note_settings(waiting.settings, turn)
+                self._settings = self._settings or SentSettings()
+                self._settings.by_message[message_id] = waiting.settings
+                self._settings.add(waiting.settings, self.first_try(turn))
         else:
             self.is_verbatim = False
             self.holds_mail = True
@@ -519,17 +551,13 @@ class Transcript:
             fields["audience"] = waiting.audience
         return Message(**fields)
 
-    def _note_settings(self, settings: ModelSettings, turn: int) -> None:
-        """A message with these settings entered this turn."""
-        first = self.first_try(turn)
-        self._settings[first] = settings.over(self._settings.get(first, DEFAULT_SETTINGS))
-
     def _said_again(self, entry: LogEntry, hidden: Message) -> Message:
         """The message of a hidden turn as it enters another one."""
         if hidden.audience is None:
             self.taken[hidden.message_id] = entry.turn
-            if (settings := self._message_settings.get(hidden.message_id)) is not None:
-                self._note_settings(settings, entry.turn)
+            sent = self._settings
+            if sent is not None and (settings := sent.by_message.get(hidden.message_id)) is not None:
+                sent.add(settings, self.first_try(entry.turn))
         else:
             self.is_verbatim = False
             self.holds_mail = True
@@ -590,7 +618,7 @@ class Transcript:
         if own is None:
             self.longest_result = max(self.longest_result, len(text))
         elif len(text) > own:
-            self._hides_results, self.is_verbatim = True, False
+            self.hides_results, self.is_verbatim = True, False
         return own
 
     def _edited_arguments(self, call_id: str) -> str:
@@ -644,10 +672,11 @@ class Transcript:
         """Keep the messages that enter again. One that is not there, as in a log that somebody has made up, says
         nothing."""
         wanted = {one.event_id: one.seq for one in to.again}
-        self._again.update((one.seq, Message(role="user", message_id=one.event_id)) for one in to.again)
-        for message in left if wanted else ():
-            if message.message_id in wanted:
-                self._again[wanted[message.message_id]] = message
+        if not wanted:
+            return
+        again = {one.seq: Message(role="user", message_id=one.event_id) for one in to.again}
+        again.update((wanted[one.message_id], one) for one in left if one.message_id in wanted)
+        self._again = again if self._again is None else self._again | again
 
     def _take_along(
         self, left: list[Message], places: Mapping[Said, int], again: Collection[str], *, turn: int, seq: int
@@ -667,10 +696,10 @@ class Transcript:
         """Let the newest summary of this branch stand in place of what it covers."""
         condensed, branches = self.condensed, self.branches
         assert branches is not None, "the conversation has just gone to another branch"
-        self._summaries[:] = [
+        self._summaries = tuple(
             (stretch, turn, condensed if condensed is not None and one.seq == condensed.seq else one)
             for stretch, turn, one in self._summaries
-        ]
+        )
         ends = {part.stretch: part.turn for part in branches.path}
         shown = [one for stretch, turn, one in self._summaries if turn <= ends.get(stretch, -1)]
         self.condensed = shown[-1] if shown else None
@@ -689,7 +718,7 @@ class Transcript:
         """Mark the results that are cleared from now on, on the branch under way."""
         for place in old_results(self.messages, rounds):
             self.messages[place] = self.messages[place].replace(cleared=True)
-            self._hides_results, self.is_verbatim = True, False
+            self.hides_results, self.is_verbatim = True, False
 
     def _withhold(self, effect: WithholdContent, turn: int) -> None:
         """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
@@ -797,7 +826,7 @@ class Transcript:
             }
 
 
-_GROWING = (list, dict, set, HeardTexts, Acceptance)
+_GROWING = (list, dict, set, HeardTexts, SentSettings, Acceptance)
 """The types of the fields that grow in place."""
 
 _values = attrgetter(*(each.name for each in fields(Transcript)))

@@ -153,7 +153,7 @@ class ToolOffer:
     definitions: OfferedTools
     explained: ExplainedTools
 
-    @property
+    @cached_property
     def speaks(self) -> bool:
         """Whether one of them speaks to the user."""
         return bool(self.explained.speakers)
@@ -195,12 +195,13 @@ def assemble_context(
     found = transcript.found(effect.memory)
     source = SystemSource(context, effect.profile, effect.plain, tools, listed_tools, holds_mail=transcript.holds_mail)
     recalled = "" if found is None or effect.plain else write_recalled(found)
+    holds_more = recalled or form or effect.nudge is not None
     policy = context.policy
-    is_read_as_said = transcript.is_verbatim and not transcript.hides_results(policy.max_result)
+    is_read_as_said = transcript.is_verbatim and transcript.longest_result <= policy.max_result
     return AssembledContext(
         system=write_system_message(source),
         history=_history(effect, context, transcript, turn, found),
-        closing=tuple(_closing(effect, context, transcript, tools, recalled, form)),
+        closing=tuple(_closing(effect, context, transcript, tools, recalled, form)) if holds_more else (),
         # Where no message needs other words, none is looked at.
         wording=None if is_read_as_said else Wording.of(policy.texts, effect.model, policy.max_result),
     )

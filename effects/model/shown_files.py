@@ -10,7 +10,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from operator import methodcaller
 from typing import Any
 
 from ...states.openai_writing import WireMessage, file_part
@@ -27,14 +26,8 @@ _NAMES: Mapping[str, str] = {"application/pdf": "document.pdf"}
 """The name of a document that has none: providers want one, and some read the kind from its ending."""
 
 
-_content = methodcaller("get", "content")
-
-
 async def with_files(request: ModelRequest, files: KeptFiles) -> ModelRequest:
     """Return the request with the bytes of its files; itself if it has none. Raises `StorageFailed`."""
-    # Most requests hold texts alone, and each has the whole history.
-    if list not in set(map(type, map(_content, request.messages))):
-        return request
     messages = tuple([await with_bytes(message, files) for message in request.messages])
     return request if messages == request.messages else replace(request, messages=messages)
 

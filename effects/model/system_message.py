@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...states.context import Context
@@ -52,7 +53,7 @@ class ExplainedTools:
     speaking: tuple[str, ...] = ()
     claiming: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def speakers(self) -> tuple[str, ...]:
         """All tools that speak to the user, the built-in ones first."""
         return tuple(dict.fromkeys(name for name in (self.respond, self.talk, *self.speaking) if name))
@@ -101,10 +102,12 @@ def write_system_message(source: SystemSource) -> str:
     are; in everything else the tags of agents' messages are escaped. `Pure.`
     """
     policy = source.context.policy
-    profiles = [profile for profile in policy.profiles if profile.name == source.profile]
-    parts = [source.context.system, *(escape_tags(profile.prompt) for profile in profiles)]
+    profile = policy.find_profile(source.profile)
+    parts = [source.context.system]
+    if profile is not None:
+        parts.append(escape_tags(profile.prompt))
     if not source.plain:
-        parts += _explanations(source, profiles)
+        parts += _explanations(source, profile)
         if policy.describe_tools:
             parts += _tools(policy.texts, source.listed_tools)
     return "\n\n".join(part for part in parts if part.strip())
@@ -117,12 +120,12 @@ def write_recalled(found: MemoryRecalled) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str]:
+def _explanations(source: SystemSource, profile: Profile | None) -> Iterator[str]:
     """What the model is told about the messages that it reads and the ways in which it can act."""
     context, policy = source.context, source.context.policy
     if policy.transcription_note:
         yield policy.texts.transcription_note
-    if all(profile.guidance for profile in profiles):
+    if profile is None or profile.guidance:
         yield from _guidance(source.tools, context)
     yield from _write_agent_guidance(context, source.tools, holds_mail=source.holds_mail)
     if policy.describe_tools and source.listed_tools:
@@ -132,11 +135,13 @@ def _explanations(source: SystemSource, profiles: list[Profile]) -> Iterator[str
 def _guidance(tools: ExplainedTools, context: Context) -> Iterator[str]:
     """How to use each of the speaking tools, and what becomes of plain text beside them. It is the same in all requests
     of a conversation, also where no tool may be called, because providers cache the common beginning of requests."""
+    if not tools.speakers:
+        return
     texts, plain_text = context.policy.texts, _plain_text_guidance(tools, context)
     for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
         if name:
             yield text.replace("{plain_text}", plain_text).replace("{tool}", name)
-    if tools.speakers and not (tools.respond or tools.talk):
+    if not (tools.respond or tools.talk):
         yield plain_text
 
 
@@ -176,9 +181,8 @@ def _write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail
         yield texts.user_message_guidance.replace("{tool}", tools.message_user)
     if tools.message_agent and describes:
         yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
-    listed = escape_tags(_list_profiles(context.policy.profiles))
     for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
-        if tool and listed:
+        if tool and (listed := escape_tags(_list_profiles(context.policy.profiles))):
             yield guidance.replace("{tool}", tool).replace("{profiles}", listed)
 
 

@@ -39,7 +39,7 @@ from ..junctions import (
     name_limit,
     send,
 )
-from ..outputs import is_valid_output, misses_output, output_errors, wants_output
+from ..outputs import is_valid_output, misses_output, output_errors
 from ..replies import deliverable, due_nudge, text_of_reply
 from ..states import Cancelling, Compacting, LlmRequesting, RetryWaiting, State, Verifying
 from ..step_builder import StepBuilder
@@ -106,7 +106,7 @@ def _given_output(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     None if there is no such answer."""
     if event.output is None or not event.output.calls:
         return None
-    if not (wants_output(step.turn, context) and is_valid_output(event)):
+    if not (context.wants_output(step.turn) and is_valid_output(event)):
         return None
     _note_output(step, event, context)
     return event.output.calls

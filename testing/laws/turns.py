@@ -43,7 +43,6 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.guards import ORDER_OF_SUSPICION
-from ...states.outputs import wants_output
 from ...states.policy import Limits
 from ...states.replies import may_show_text, owes_answer, text_of_delivery
 from ...states.states import (
@@ -459,7 +458,7 @@ def gives_wanted_outputs(history: History) -> None:
     ending, most = _ending(history), newest.context.policy.output_retries
     turn = getattr(newest.before, "turn", None)
     if ending is not None and isinstance(turn, TurnRecord):
-        wanted = wants_output(turn, newest.context)
+        wanted = newest.context.wants_output(turn)
         given = ending.output is not None
         require(given == (wanted and ending.status == "completed"), "a turn completed without its answer", history)
         failed = ending.failure is not None and ending.failure.kind == "output"

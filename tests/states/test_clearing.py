@@ -175,7 +175,7 @@ class TestWhat:
         look(conversation, FULL, 400)
 
         assert [message.text for message in conversation.said.messages if message.role == "tool"] == [LONG] * 6
-        assert conversation.said.hides_results(1_000_000)
+        assert conversation.said.hides_results
 
     def test_what_is_cleared_stays_cleared(self) -> None:
         """Also when the rules change, so that a beginning that a provider caches does not change back."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -142,19 +143,18 @@ class RunningAnswers:
         return sum(counted, NOTHING_SPENT)
 
 
+@dataclass(slots=True, eq=False)
 class UnfinishedAnswer:
-    """An answer of `model` to this request that is under way: what of it has come, and what that may have cost."""
+    """An answer of `model` to this request that is under way: what of it has come, and what that may have cost. `show`
+    is called with each piece, and `on_piece` in front of it."""
 
-    __slots__ = ("_has_begun", "_pieces", "_show", "_told", "model", "on_piece", "request")
-
-    def __init__(self, model: Llm, request: ModelRequest, show: Callable[[Token], None]) -> None:
-        self.model = model
-        self.request = request
-        self._show = show
-        self._pieces: list[Token] = []
-        self._told: Usage | None = None
-        self._has_begun = False
-        self.on_piece: Callable[[], None] | None = None
+    model: Llm
+    request: ModelRequest
+    show: Callable[[Token], None]
+    on_piece: Callable[[], None] | None = None
+    _pieces: list[Token] = field(default_factory=list)
+    _told: Usage | None = None
+    _has_begun: bool = False
 
     def hear(self, token: Token) -> None:
         """Show a piece of the answer, and go on waiting for the next."""
@@ -164,7 +164,7 @@ class UnfinishedAnswer:
         self._told = token.usage or self._told
         if token.text:
             self._pieces.append(token)
-            self._show(token)
+            self.show(token)
 
     def written(self, *kinds: str) -> str:
         """What has come of these kinds."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import methodcaller
 from typing import Any
 
 from ....states.context import Context
@@ -24,7 +26,7 @@ from ....states.replies import TextRule, text_rule
 from ....states.roles import Caller
 from ....states.transcript import Transcript
 from ....states.values.messages import Suspect
-from ....states.values.output import OutputSchema, OutputWay
+from ....states.values.output import OutputSchema, OutputWay, WantedOutput
 from ....states.values.value import REFUSED_CONTENT, UNEXPLAINED, encodable
 from ...clock import Clock
 from ...context import EffectContext, Progress, mark_of
@@ -60,6 +62,8 @@ from ..system_message import ExplainedTools
 from .asking import ModelCaller, UnfinishedAnswer, sentence_of
 
 logger = performer_logger("turnwise.planning")
+
+_content = methodcaller("get", "content")
 
 
 class LlmRequestPerformer:
@@ -98,7 +102,11 @@ class LlmRequestPerformer:
         transcript = await context.transcript()
         offer = self._writer.offer_for(effect, context.context, context.turn, transcript)
         request, digest = self._write(effect, context, transcript, offer)
-        schema = schema_wanted(effect, context.context, transcript)
+        schema = (
+            None
+            if effect.output is None
+            else _schema_wanted(effect.output, effect.profile, context.context, transcript)
+        )
         del transcript
         if context.policy.fresh_context and not effect.plain:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
@@ -110,7 +118,10 @@ class LlmRequestPerformer:
             asking.shows_text = _shows_text(request.output, context)
             show = self._showing_output(show, effect.effect_id, context, request.output, schema)
         try:
-            asking.answering = self._caller.begin(await with_files(request, context.files), show)
+            sent = request
+            if list in map(type, map(_content, request.messages)):  # most requests hold texts alone
+                sent = await with_files(request, context.files)
+            asking.answering = self._caller.begin(sent, show)
             answer = await self._caller.finish(asking.answering)
         except LlmFailure as failure:
             return LlmFailed(
@@ -215,25 +226,20 @@ class LlmRequestPerformer:
         return LlmStopped(effect_id=effect.effect_id, at=self._clock.now(), **fields)
 
 
+@dataclass(slots=True)
 class _Asking:
     """The answer that is asked for, once the model is asked, whether a tool that speaks was offered, and
     whether people see the text."""
 
-    __slots__ = ("answering", "shows_text", "speaks")
-
-    def __init__(self) -> None:
-        self.answering: UnfinishedAnswer | None = None
-        self.speaks = False
-        self.shows_text = True
+    answering: UnfinishedAnswer | None = None
+    speaks: bool = False
+    shows_text: bool = True
 
 
-def schema_wanted(effect: RequestLlm, context: Context, transcript: Transcript) -> OutputSchema | None:
-    """The form that the answer to this request must have; None for a text. `Pure.`"""
-    wanted = effect.output
-    if wanted is None:
-        return None
+def _schema_wanted(wanted: WantedOutput, profile: str, context: Context, transcript: Transcript) -> OutputSchema | None:
+    """The form that the answer to a request with this profile must have. `Pure.`"""
     brought = None if wanted.seq is None else transcript.output(wanted.seq)
-    return brought or schema_of_rules(context, effect.profile)
+    return brought or schema_of_rules(context, profile)
 
 
 def _shows_text(output: RequestedOutput, context: EffectContext) -> bool:
@@ -341,7 +347,7 @@ class RequestWriter:
         result, the tool by which that is read is offered, too."""
         profile = context.policy.find_profile(effect.profile)
         of_profile = None if profile is None else profile.tools
-        reads = transcript.hides_results(context.policy.max_result)
+        reads = transcript.hides_results or transcript.longest_result > context.policy.max_result
         return self._offer(self._tools.version, context.tools_in(turn), of_profile, context.caller, reads)
 
     def write(
@@ -359,11 +365,15 @@ class RequestWriter:
         if effect.plain:  # it has nothing in common with the requests before and behind it
             prompt = CachedPrompt(prompt.conversation_id)
         tools, output, form = _offered_to(effect, offer), None, ""
-        if (schema := schema_wanted(effect, context, transcript)) is not None:
+        wanted = effect.output
+        schema = None if wanted is None else _schema_wanted(wanted, effect.profile, context, transcript)
+        if schema is not None:
             output = self._output(effect, schema, tools)
             tools = _with_output(tools, output, context.policy)
             form = as_prompted(output, context.policy.texts.output_guidance) if output.way == "prompted" else ""
-        settings = _settings(effect, context, turn, transcript, tools)
+        settings = settings_of(context.policy, effect.profile, transcript.settings(turn))
+        if settings.tool_choice is not None:
+            settings = _with_choice(settings, settings.tool_choice, turn, transcript, tools)
         if settings.strict:
             tools = tools.strict
         assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed, form)
@@ -414,14 +424,12 @@ class RequestWriter:
             _LOGGER.warning("%s%s", " ".join(sentences[:_MAX_TOLD]), more)
 
 
-def _settings(
-    effect: RequestLlm, context: Context, turn: int, transcript: Transcript, tools: OfferedTools
+def _with_choice(
+    settings: ModelSettings, chosen: str, turn: int, transcript: Transcript, tools: OfferedTools
 ) -> ModelSettings:
-    """Return the parameters of this request. A choice that forces a call holds for the first response of a turn, which
-    may be tried again, and only if there is such a tool. `Pure.`"""
-    settings = settings_of(context.policy, effect.profile, transcript.settings(turn))
-    chosen = settings.tool_choice
-    if chosen is None or chosen in ("auto", "none"):
+    """Return these settings with the choice of tools for this request. One that forces a call holds for the first
+    response of a turn, which may be tried again, and only if there is such a tool. `Pure.`"""
+    if chosen in ("auto", "none"):
         return settings
     first = transcript.first_try(turn)
     if not tools.has(chosen) or any(one.role == "assistant" for one in of_turn(transcript.messages, first)):
