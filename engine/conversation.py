@@ -138,6 +138,7 @@ class SendOptions(TypedDict, total=False):
     settings: ModelSettings | None
     message_id: str | None
     when_busy: WhenBusy | None
+    heard: str | None
     wait: bool
 
 
@@ -206,6 +207,7 @@ class Conversation(Homebound):
         settings: ModelSettings | None = None,
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
+        heard: str | None = None,
         wait: bool = True,
     ) -> Turn:
         """Send a message, and wait until the turn that takes it ends or waits for a person.
@@ -218,9 +220,13 @@ class Conversation(Homebound):
         its `tool_choice`; what they leave open, the turn's profile and the policy decide.
 
         `when_busy` says what happens to the message during a turn; None leaves that to the policy. Queued messages
-        begin the next turn together; a steered one enters the current turn before its next model request. With
-        `wait=False` the method returns as soon as the message is stored, and the turn has the status of that moment. A
-        message that is sent again under the same `message_id` is not taken twice: the turn that took it is returned.
+        begin the next turn together; a steered one enters the current turn before its next model request; one that
+        interrupts stops the current turn, as `cancel` does, and begins the next one. It may tell what the user has
+        `heard`, as `cancel` has it; `when_busy` may be left out then.
+
+        With `wait=False` the method returns as soon as the message is stored, and the turn has the status of that
+        moment. A message that is sent again under the same `message_id` is not taken twice: the turn that took it is
+        returned.
 
         `output` is the form that the answer must have: a type, such as a pydantic model, a dataclass or a TypedDict,
         several types in a tuple for any of them, an `Output`, or a JSON schema. `turn.output` is the answer then, and
@@ -231,7 +237,7 @@ class Conversation(Homebound):
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
         prepared = await self._loop.files.prepare(files) if files != () else ()
-        message = self._message(text, prepared, settings, message_id, when_busy, output)
+        message = self._message(text, prepared, settings, message_id, when_busy, output, heard)
         async with self._sending:
             asked = self._ask_with(prepared, message) if prepared else self._ask(message)
             step = (await asked).step
@@ -252,6 +258,7 @@ class Conversation(Homebound):
         message_id: str | None = None,
         when_busy: WhenBusy | None = None,
         output: AnyOutput | None = None,
+        heard: str | None = None,
     ) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the updates of the turn that takes it: from the message on, without a snapshot,
         until the turn has ended (`turn_ended`) or waits for a person (a `state_change`).
@@ -263,7 +270,7 @@ class Conversation(Homebound):
         stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, or, of
         files, when the iteration begins, and later what `send` raises.
         """
-        chosen = settings, message_id, when_busy, output
+        chosen = settings, message_id, when_busy, output, heard
         if files == ():
             return self._stream(self._message(text, (), *chosen))
         return self._stream_with(text, files, *chosen)
@@ -355,9 +362,23 @@ class Conversation(Homebound):
             raise Refused("event_id_reused")  # it was a cancel of the turn
         return await self._turn(handled, wait=wait)
 
-    async def cancel(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Cancelled:
+    async def cancel(
+        self,
+        turn: int | None = None,
+        *,
+        heard: str | None = None,
+        request_id: str | None = None,
+        wait: bool = True,
+    ) -> Cancelled:
         """Stop the turn with this number, and wait until it has stopped; without a number, the turn under way, whoever
         began it: this handle, another one, another agent, or the schedule.
+
+        What the model had written of its answer is kept. `heard` tells how much of what was said in the turn the user
+        has really heard, where they interrupted a voice: the words from the first one on, or those of the last text.
+        The rest is cut from the transcript, and the model is told where it was interrupted. Spaces, punctuation,
+        capitals and marks of Markdown may differ; what is no beginning of what was said is quoted to the model, and
+        nothing is cut. `heard=""` says that nothing was heard. A voice speaks on when the turn has ended: then this
+        cuts what was said in it, and is no no-op.
 
         A click that may come late names the turn that its user saw, so that it does not stop the next one. Tools that
         ignore the cancel delay it no longer than `Policy.cancel_deadline`. If nothing runs, or another turn than the
@@ -370,7 +391,7 @@ class Conversation(Homebound):
             async with self._sending:
                 pass  # a message that this handle is just sending is taken first: the cancel is meant for its turn
         usage = self._engine.spent_on(self.id)
-        handled = await self._request(UserCancel, request_id, filled, turn=turn, usage=usage)
+        handled = await self._request(UserCancel, request_id, filled, turn=turn, usage=usage, heard=heard)
         if wait:
             await self._until_cancelled(handled)
         return Cancelled(no_op=handled.is_no_op)
@@ -940,6 +961,7 @@ class Conversation(Homebound):
         message_id: str | None,
         when_busy: WhenBusy | None,
         output: AnyOutput | None,
+        heard: str | None,
     ) -> UserMessage:
         """Make a message. Raises `InvalidInput`, also for files that no model of the conversation takes."""
         carried: dict[str, Any] = {}
@@ -947,6 +969,9 @@ class Conversation(Homebound):
             carried["files"] = self._references(files)
         if output is not None:
             carried["output"] = named_output(output)
+        if heard is not None:
+            carried["heard"] = heard
+            when_busy = when_busy or "interrupt"
         message = make(
             UserMessage,
             event_id=new_id() if message_id is None else message_id,
@@ -995,9 +1020,10 @@ class Conversation(Homebound):
         message_id: str | None,
         when_busy: WhenBusy | None,
         output: AnyOutput | None,
+        heard: str | None,
     ) -> AsyncGenerator[Update, None]:
         prepared = await self._loop.files.prepare(files)
-        message = self._message(text, prepared, settings, message_id, when_busy, output)
+        message = self._message(text, prepared, settings, message_id, when_busy, output, heard)
         async with aclosing(self._stream(message, prepared)) as updates:
             async for update in updates:
                 yield update

@@ -233,9 +233,10 @@ Turn: TypeAlias = (
 def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:
     """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
     final = ended.final_content
+    words = transcript.kept_words if transcript.cut_answers else transcript.words
     described: dict[str, Any] = {
         "number": ended.turn,
-        "final_content": None if final is None else text_of_reply(transcript.words(final), policy),
+        "final_content": None if final is None else text_of_reply(words(final), policy),
         **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
         "silent": ended.silent,
         "truncated": ended.truncated,

@@ -24,6 +24,7 @@ from .effects import (
     DeliverToUser,
     Effect,
     ExecuteTool,
+    NoteHeard,
     NotifyParent,
     PersistMessage,
     PersistToolResults,
@@ -260,7 +261,7 @@ __all__ += ["LogEntry"]
 __all__ += ["Made", "Matter", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message"]
 __all__ += ["MessageEdited", "MessageRole", "MessageWithdrawn", "ModelOutput"]
 __all__ += ["ModelSettings", "ModelSpec"]
-__all__ += ["NextTools", "NotifyParent"]
+__all__ += ["NextTools", "NoteHeard", "NotifyParent"]
 __all__ += ["OpenQuestion", "Opened", "Outcomes", "OutputField", "OutputRendering", "OutputSchema", "OutputWay"]
 __all__ += ["Owed"]
 __all__ += ["Part", "PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]

@@ -161,6 +161,15 @@ class ClearResults(PersistingEffect):
     rounds: int = Field(ge=1)
 
 
+class NoteHeard(PersistingEffect):
+    """The user has heard only this of what was said in the turn `turn`. What of it they have not heard is cut, now or,
+    if the turn is still under way, at its end."""
+
+    type: Literal["note_heard"] = "note_heard"
+    turn: int
+    said: Heard
+
+
 class RequestLlm(AwaitedEffect):
     """Ask the model. The request itself is built by the performer, from the committed transcript.
 
@@ -416,6 +425,7 @@ AnyEffect = Annotated[
     | SwitchBranch
     | WithholdContent
     | ClearResults
+    | NoteHeard
     | RequestLlm
     | ExecuteTool
     | ResumeTool

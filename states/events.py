@@ -430,9 +430,8 @@ class UserMessage(Request):
     """A message of a person: text, files, or both. `when_busy` says what happens to it during a turn; None leaves that
     to the policy. `settings` are parameters of the model requests of the turn that takes it. `output` is the form that
     the answer must have; None leaves that to the profile of the turn, or else to the conversation. Of several messages
-    in one turn the newest that says so decides."""
-
-    TEXTS: ClassVar = ("text",)
+    in one turn the newest that says so decides. One that interrupts may tell what the user has `heard` of what was said
+    in the newest turn, as a cancel does: see `UserCancel`."""
 
     type: Literal["user_message"] = "user_message"
     files: FileReferences = ()  # in front of the text, which may be empty if there are any
@@ -440,11 +439,24 @@ class UserMessage(Request):
     when_busy: WhenBusy | None = None
     settings: ModelSettings | None = None
     output: GivenOutput | None = None
+    heard: RequestText | None = None
 
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str, info: ValidationInfo) -> str:
         return text if info.data.get("files") else check_message(text)
+
+    @field_validator("heard")
+    @classmethod
+    def _interrupts(cls, heard: str | None, info: ValidationInfo) -> str | None:
+        if heard is not None and info.data.get("when_busy") != "interrupt":
+            raise PydanticCustomError("heard_without_interrupt", "only a message that interrupts tells what was heard")
+        return heard
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, then what was heard, if that is told. `Pure.`"""
+        return (self.text,) if self.heard is None else (self.text, self.heard)
 
 
 _MessageText = Annotated[RequestText, AfterValidator(check_message)]
@@ -554,12 +566,22 @@ class ToolApproval(Request):
 class UserCancel(Request):
     """A person stops the turn. `turn` and `call_id`, if given, must be the turn under way and the call that waits for a
     person. `usage` is what was spent on the answers that were under way and end with the turn, apart from that of the
-    model in the conversation: that one says so itself, by `LlmStopped`."""
+    model in the conversation: that one says so itself, by `LlmStopped`.
+
+    `heard` is what the user has heard of what was said in the turn, up to where they interrupted it; None if they did
+    not. It also tells of a turn that is over, since a voice speaks on behind its end.
+    """
 
     type: Literal["user_cancel"] = "user_cancel"
     turn: int | None = None
     call_id: Text | None = None
     usage: Usage = Usage()
+    heard: RequestText | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was heard, if that is told. `Pure.`"""
+        return () if self.heard is None else (self.heard,)
 
 
 class _Branching(Request):

@@ -691,6 +691,24 @@ def may_wait(step: StepBuilder[Busy], event: UserMessage, context: Context) -> b
     return (event.when_busy or context.policy.when_busy) != "refuse" and len(step.inbox) < MAX_INBOX
 
 
+def interrupts(step: StepBuilder[Busy], event: UserMessage, context: Context) -> bool:
+    """The message, or else the policy, wants the turn stopped, which is not all that the conversation is for; and the
+    inbox has room."""
+    wants = (event.when_busy or context.policy.when_busy) == "interrupt"
+    return wants and not context.has_one_task and len(step.inbox) < MAX_INBOX
+
+
+def interrupts_turn(step: StepBuilder[Compacting], event: UserMessage, context: Context) -> bool:
+    """It interrupts, and a turn waits for the compaction."""
+    return is_in_turn(step, event, context) and interrupts(step, event, context)
+
+
+def tells_what_was_heard(step: StepBuilder[State], event: UserCancel, context: Context) -> bool:
+    """The user has interrupted what was said in the newest turn."""
+    is_meant = event.turn in (None, step.turns) and event.call_id is None
+    return event.heard is not None and step.turns > 0 and is_meant
+
+
 def has_room(step: StepBuilder[Busy], event: AgentMessage, context: Context) -> bool:
     """The inbox is not full."""
     return len(step.inbox) < MAX_INBOX

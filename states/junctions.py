@@ -39,7 +39,7 @@ from .effects import (
     SpawnSubAgent,
     SummarizeTurn,
 )
-from .events import Answer, Branching, CloseRequested, Event, MessageEdited, waiting
+from .events import Answer, Branching, CloseRequested, Event, MessageEdited, UserCancel, waiting
 from .guards import call_to_start, is_imported, lacks_answer, limit_reached, may_search
 from .policy import Recent, models_of
 from .replies import after_empty, left_owed, outstanding, spoken_and_delivered
@@ -525,6 +525,11 @@ def deliver(step: StepBuilder[State], context: Context) -> None:
     failed = ending.status == "failed"
     for said, relayed in outstanding(step.turn, ending.final_content, context, failed=failed):
         step.deliver(said, relayed=relayed)
+
+
+def take_cancel(step: StepBuilder[State], event: UserCancel, context: Context) -> None:
+    """A person stops the turn, and may tell what they have heard of it."""
+    step.note_heard(event)
 
 
 def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Context) -> None:

@@ -182,6 +182,8 @@ class Texts(Rules):
         "stopped",
         "result_cut",
         "result_cleared",
+        "heard",
+        "unheard",
     )
 
     # Results
@@ -218,6 +220,8 @@ class Texts(Rules):
     interrupted: Text = "Not run: the program was interrupted too often."
     undelivered: Text = "(The user did not receive this.)"
     stopped: Text = "(The user stopped your answer here.)"
+    heard: Text = "(The user interrupted you, and heard only this of it: {heard})"
+    unheard: Text = "(The user interrupted you, and heard nothing of this.)"
     acknowledgement: Text = "Message delivered to user"
     recorded: Text = "Recorded: the user receives it when the turn ends."
     recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
@@ -378,8 +382,9 @@ class Texts(Rules):
     instructions_refused: Text = "As this happens again and again, it may be the instructions that are refused."
 
 
-WhenBusy = Literal["refuse", "queue", "steer"]
-"""What happens to a message that arrives during a turn."""
+WhenBusy = Literal["refuse", "queue", "steer", "interrupt"]
+"""What happens to a message that arrives during a turn: it is refused, waits for the next turn, enters this one, or
+stops it."""
 
 
 class ModelSpec(Rules):
@@ -733,8 +738,8 @@ class Policy(Rules):
     """How often a turn without an answer is tried once more with only the system prompt and the user's message."""
 
     when_busy: WhenBusy = "refuse"
-    """A message during a turn is refused, queued for the next turn, or steered into this one. A message can override
-    this for itself."""
+    """A message during a turn is refused, queued for the next turn, steered into this one, or stops it and begins the
+    next. A message can override this for itself."""
 
     retry: Retry = Retry()
     """When a model request that failed is sent again."""

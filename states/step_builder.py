@@ -15,6 +15,7 @@ from .effects import (
     ClearResults,
     DeliverToUser,
     Effect,
+    NoteHeard,
     PersistMessage,
     PersistToolResults,
     SettledCall,
@@ -22,7 +23,7 @@ from .effects import (
     SwitchBranch,
     WithholdContent,
 )
-from .events import BRANCHING, Event, LlmFailed, LlmStopped, Report, UserCancel
+from .events import BRANCHING, Event, LlmFailed, LlmStopped, Report, UserCancel, UserMessage
 from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
@@ -258,6 +259,12 @@ class StepBuilder(Generic[S_co]):
         """Let the transcript be that of another branch from here on."""
         self._persisting.append(SwitchBranch(to=to, turns=self.turns))
         self.branch, self.window_used, self.clearable = self.seq, to.window_used, to.clearable
+
+    def note_heard(self, event: UserCancel | UserMessage) -> None:
+        """Note what the user has heard of the newest turn, if the event tells."""
+        if event.heard is not None and self.turns:
+            place = len(event.texts) - 1
+            self._persisting.append(NoteHeard(turn=self.turns, said=self.heard(place)))
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
         """Give these calls this text as an error result."""

@@ -34,12 +34,12 @@ from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
 from .guards import (
     asks_beside_others, asks_no_longer, calls_are_cut_off, comes_too_late, declines, declines_for_child, did_not_run,
     fails_for_lack_of_room, fills_window, fills_window_again, fits_without_old_results, gives_output, gives_up_output,
-    has_lost_answer, has_next_model, has_room, has_room_for_wake_up, is_asking_about, is_complete, is_imported,
-    is_in_turn, is_silent, is_stale, is_unknown, knows_profile, leaves_turn, may_ask, may_ask_for_child,
-    may_ask_without_suspect, may_change_branch, may_compact_again, may_have_schedule, may_not_run_twice, may_resume,
-    may_retry, may_try_again, may_wait, must_be_nudged, must_give_output, names_a_doubt, names_the_call, only_thinks,
-    others_work, refuses_words, says_nothing, spawns_children, starts_next_turn, still_waits, stops_answer, wants_tools,
-    wants_tools_too_late, was_verified, work_is_claimed,
+    has_lost_answer, has_next_model, has_room, has_room_for_wake_up, interrupts, interrupts_turn, is_asking_about,
+    is_complete, is_imported, is_in_turn, is_silent, is_stale, is_unknown, knows_profile, leaves_turn, may_ask,
+    may_ask_for_child, may_ask_without_suspect, may_change_branch, may_compact_again, may_have_schedule,
+    may_not_run_twice, may_resume, may_retry, may_try_again, may_wait, must_be_nudged, must_give_output, names_a_doubt,
+    names_the_call, only_thinks, others_work, refuses_words, says_nothing, spawns_children, starts_next_turn,
+    still_waits, stops_answer, tells_what_was_heard, wants_tools, wants_tools_too_late, was_verified, work_is_claimed,
 )
 from .handlers import agents, model, people, tools, turns
 from .states import (
@@ -72,6 +72,7 @@ AT_REST = lines(
     on(*BRANCHING, when=may_change_branch, to=REST, then=turns.change_branch),
     refuse(*BRANCHING, why=turns.why_branch_stays),
     on(CloseRequested, to=Closed, then=turns.close),
+    on(UserCancel, when=tells_what_was_heard, to=SAME, then=turns.note_heard),
     nothing(UserCancel),
     refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wrong_state"),
     refuse(Opened, why="already_open"),
@@ -100,7 +101,8 @@ ASKS_NOBODY = refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wro
 WORKING = lines(busy_with("busy"), ASKS_NOBODY)
 STOPPABLE = lines(
     nothing(UserCancel, when=comes_too_late),
-    on(UserCancel, to=STOP),
+    on(UserCancel, to=STOP, then=junctions.take_cancel),
+    on(UserMessage, when=interrupts, to=STOP, then=turns.interrupt),
     on(*BRANCHING, when=may_change_branch, to=STOP, then=junctions.mark_branch),
     on(CloseRequested, to=STOP, then=junctions.mark_closing),
 )
@@ -181,6 +183,7 @@ TABLE: Table = {
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=people.decline),
         on(UserCancel, to=STOP, then=people.cancel_question),
         on(*BRANCHING, when=may_change_branch, to=STOP, then=people.leave_question),
+        on(UserMessage, when=interrupts, to=STOP, then=people.interrupt_question),
         on(CloseRequested, to=STOP, then=people.close_question),
         on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=people.doubt_interrupted),
         on(ToolInterrupted, to=NEXT_IN_ROUND, then=people.take_up),
@@ -225,7 +228,8 @@ TABLE: Table = {
     Summarizing: lines(
         on(TurnSummarized, EffectFailed, to=REST, then=turns.take_summary),
         nothing(UserCancel, when=comes_too_late),
-        on(UserCancel, to=REST, then=turns.stop),
+        on(UserCancel, to=REST, then=turns.cancel_summary),
+        on(UserMessage, when=interrupts, to=REST, then=turns.interrupt_summary),
         on(*BRANCHING, when=may_change_branch, to=REST, then=turns.leave_summary),
         on(CloseRequested, to=REST, then=turns.close_summary),
         on(Resumed, when=may_resume, to=SAME, then=tools.take_up_run),
@@ -239,8 +243,10 @@ TABLE: Table = {
         on(EffectFailed, when=is_in_turn, to=GIVE_UP, then=model.give_up_compaction),
         on(EffectFailed, to=REST),
         nothing(UserCancel, when=comes_too_late),
-        on(UserCancel, when=is_in_turn, to=STOP),
-        on(UserCancel, to=REST, then=model.stop),
+        on(UserCancel, when=is_in_turn, to=STOP, then=junctions.take_cancel),
+        on(UserCancel, to=REST, then=model.cancel),
+        on(UserMessage, when=interrupts_turn, to=STOP, then=turns.interrupt),
+        on(UserMessage, when=interrupts, to=REST, then=model.interrupt),
         on(*BRANCHING, when=leaves_turn, to=STOP, then=junctions.mark_branch),
         on(*BRANCHING, when=may_change_branch, to=REST, then=model.leave),
         on(CloseRequested, when=is_in_turn, to=STOP, then=junctions.mark_closing),
@@ -269,6 +275,7 @@ TABLE: Table = {
         on(Resumed, to=REST, then=junctions.end_cancelled),
         on(*BRANCHING, when=may_change_branch, to=SAME, then=agents.go_to_branch_when_stopped),
         on(CloseRequested, to=SAME, then=agents.close_when_stopped),
+        on(UserCancel, when=tells_what_was_heard, to=SAME, then=turns.note_heard),
         nothing(UserCancel),
         WORKING,
     ),

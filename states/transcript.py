@@ -16,13 +16,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count, dropwhile, groupby
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from .branches import ROOT, Branches, Stretches
 from .effects import (
     ClearResults,
     CompactHistory,
     DeliverToUser,
+    NoteHeard,
     PersistMessage,
     PersistToolResults,
     SettledCall,
@@ -50,6 +51,7 @@ from .events import (
     UserMessage,
     WakeUp,
 )
+from .heard import heard_parts
 from .policy import DEFAULT_SETTINGS, MIN_RESULT, ModelSettings
 from .step import LogEntry, Step
 from .values.acts import Speech, with_indexes
@@ -323,6 +325,12 @@ class Transcript:
     """Every summary so far, with the stretch and the turn in which it was made."""
     _again: dict[int, Message] | None = None
     """The messages of hidden turns that are answered again and have not entered yet, by the step that brought them."""
+    _interrupted: NoteHeard | None = None
+    """What the user has heard of the turn under way."""
+    cut_answers: dict[int, str] | None = None
+    """What the user has heard of the answers that they interrupted, by the step of the answer, on all branches."""
+    _ended: int = 0
+    """The newest turn that has ended."""
 
     # --- reading
 
@@ -345,6 +353,12 @@ class Transcript:
     def words(self, said: Said) -> str:
         """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
         return self._heard.words(said)
+
+    def kept_words(self, said: Said) -> str:
+        """The text that `said` refers to, as it stands in the newest step: an answer that the user has interrupted is
+        cut to what they heard. `Pure.`"""
+        cut = self.cut_answers.get(said.seq) if self.cut_answers and isinstance(said, Heard) else None
+        return self.words(said) if cut is None else cut
 
     def files(self, said: Said) -> tuple[FileReference, ...]:
         """The files that belong to the text of a result. `Pure.`"""
@@ -442,8 +456,13 @@ class Transcript:
             self.is_verbatim = False
         if delivered:
             self._note_deliveries(delivered)
+        if entry.ended is not None:
+            self._ended = entry.ended.turn
         if entry.ended is not None and delivered is not None:
             self._end_turn(entry.ended)
+        if self._interrupted is not None and self._interrupted.turn <= self._ended:
+            self._cut_unheard(self._interrupted, brought)
+            self._interrupted = None
         return tuple(brought)
 
     def _add_effects(self, entry: LogEntry, brought: list[Message]) -> list[Said] | None:
@@ -460,10 +479,10 @@ class Transcript:
                 delivered.append(effect.said)
             elif type(effect) is CompactHistory:
                 self._condensing = (effect.up_to, effect.turn)
-            elif type(effect) is WithholdContent or type(effect) is ClearResults:
-                self._hide(effect, _own_turn(entry))
+            elif type(effect) is WithholdContent or type(effect) is ClearResults or type(effect) is NoteHeard:
+                self._mark(effect, _own_turn(entry))
             elif type(effect) is SwitchBranch:
-                self._leave_branch(entry)
+                self._leave_branch(entry, brought)
                 self._switch_branch(effect, entry.seq)
                 switches = True
         return None if switches else delivered
@@ -637,11 +656,15 @@ class Transcript:
         """The stretch of the tree under way."""
         return ROOT if self.branches is None else self.branches.stretch
 
-    def _leave_branch(self, entry: LogEntry) -> None:
-        """Note what this step delivers, and the end of its turn: both belong to the branch that it leaves."""
+    def _leave_branch(self, entry: LogEntry, brought: list[Message]) -> None:
+        """Note what this step delivers, and the end of its turn, and cut what was not heard: all of that belongs to the
+        branch that it leaves."""
         self._note_deliveries([one.said for one in entry.effects if isinstance(one, DeliverToUser)])
         if entry.ended is not None:
             self._end_turn(entry.ended)
+        if self._interrupted is not None:
+            self._cut_unheard(self._interrupted, brought)
+            self._interrupted = None
 
     def _switch_branch(self, switch: SwitchBranch, seq: int) -> None:
         """Show another branch from this step on, up to a point in it. What agents wrote there is nothing new; but what
@@ -708,8 +731,10 @@ class Transcript:
 
     # --- what models are not shown of it
 
-    def _hide(self, effect: WithholdContent | ClearResults, turn: int) -> None:
-        if isinstance(effect, ClearResults):
+    def _mark(self, effect: WithholdContent | ClearResults | NoteHeard, turn: int) -> None:
+        if isinstance(effect, NoteHeard):
+            self._interrupted = effect
+        elif isinstance(effect, ClearResults):
             self._clear_results(effect.rounds)
         else:
             self._withhold(effect, turn)
@@ -795,6 +820,44 @@ class Transcript:
         message = self.messages[place]
         self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
 
+    # --- what the user has heard of it
+
+    def _cut_unheard(self, noted: NoteHeard, brought: list[Message]) -> None:
+        """Cut what was said in this turn to what the user has heard. What is no beginning of it stays, with a note."""
+        said = [one for place in self._places_of_turn(noted.turn) for one in _said_in(place, self.messages[place])]
+        if not said:
+            return
+        self.is_verbatim = False
+        heard = self.words(noted.said)
+        told = [one for one in said if one.was_received]
+        for texts in (told, said):
+            parts = heard_parts([one.text for one in texts], heard)
+            if parts is not None:
+                cuts = {one: part for one, part in zip(texts, parts, strict=True) if part != one.text}
+                break
+        else:
+            cuts = {}
+            self._replace((told or said)[-1].place, brought, heard=heard)
+        for place, group in groupby(cuts, key=lambda one: one.place):
+            message = self.messages[place]
+            self._replace(place, brought, **_cut(message, {one.part: cuts[one] for one in group}))
+
+    def _replace(self, place: int, brought: list[Message], **changes: Any) -> None:
+        before = self.messages[place]
+        self.messages[place] = after = before.replace(**changes)
+        if after.text != before.text:
+            self.cut_answers = {**(self.cut_answers or {}), after.seq: after.text}
+        brought[:] = [after if one is before else one for one in brought]
+
+    def _places_of_turn(self, turn: int) -> Iterator[int]:
+        """The places of the messages of this turn, in order."""
+        place = len(self.messages)
+        while place and self.messages[place - 1].turn >= turn:
+            place -= 1
+        for one in range(place, len(self.messages)):
+            if self.messages[one].turn == turn:
+                yield one
+
     def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
         """The places of the results of these calls. One walk from the end finds all of them, so it takes as long as
         their turn."""
@@ -824,6 +887,38 @@ class Transcript:
                 for said, at in self._places.items()
                 if messages[at].turn > turn or (keeps_mail and messages[at].audience == "user")
             }
+
+
+class _SaidText(NamedTuple):
+    """A text that may have been said to the user: that of the message at this place, or, with a `part`, one of its
+    deliveries. `was_received` says that it was delivered, or was streamed when it was stopped."""
+
+    place: int
+    part: int | None
+    text: str
+    was_received: bool
+
+
+def _said_in(place: int, message: Message) -> Iterator[_SaidText]:
+    if message.role == "assistant" and message.text.strip():
+        was_received = bool(message.deliveries) or message.stopped is not None
+        yield _SaidText(place, None, message.text, was_received)
+    elif message.role == "tool":
+        for index, text in enumerate(message.deliveries):
+            yield _SaidText(place, index, text, True)
+
+
+def _cut(message: Message, parts: Mapping[int | None, str]) -> dict[str, Any]:
+    """The fields of this message that change when these of its texts are cut. What its provider has sealed belongs to
+    the whole text."""
+    if None in parts:
+        part = parts[None]
+        sealed = {} if message.tool_calls else {"opaque": (), "provider": None}
+        whole = {"shown": "", "citations": (), "logprobs": None, **sealed}
+        return {"text": part, "heard": part, "deliveries": (part,) if part and message.deliveries else (), **whole}
+    deliveries = tuple(parts.get(index, text) for index, text in enumerate(message.deliveries))
+    heard = tuple(filter(None, deliveries))
+    return {"deliveries": heard, "heard": "\n\n".join(heard)}
 
 
 _GROWING = (list, dict, set, HeardTexts, SentSettings, Acceptance)

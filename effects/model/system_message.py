@@ -260,16 +260,27 @@ class Wording:
     max_result: int = MAX_RESULT
     cut: str = ""
     cleared: str = ""
+    heard: str = ""
+    unheard: str = ""
 
     @classmethod
     def of(cls, texts: Texts, model: str, max_result: int = MAX_RESULT) -> Wording:
         """The words of these texts, as this model reads them. `Pure.`"""
-        return cls(texts.undelivered, model, texts.stopped, max_result, texts.result_cut, texts.result_cleared)
+        cuts = texts.result_cut, texts.result_cleared
+        return cls(texts.undelivered, model, texts.stopped, max_result, *cuts, texts.heard, texts.unheard)
 
     def note(self, message: Message) -> str:
         """What the model is told behind a message: of an answer that it was stopped. It is told in the user's role,
         since a model goes on to write what it finds in its own answers. `Pure.`"""
-        return self.stopped if message.role == "assistant" and message.stopped else ""
+        if message.role != "assistant":
+            return ""
+        if message.heard is None or message.heard == message.text != "":
+            return self.stopped if message.stopped or message.heard is not None else ""
+        return self._told(message.heard)
+
+    def _told(self, heard: str) -> str:
+        """What a model is told of a text that the user has interrupted."""
+        return self.heard.replace("{heard}", escape_tags(heard)) if heard.strip() else self.unheard
 
     def read(self, message: Message) -> Message:
         """The message in the words that a model reads. `Pure.`"""
@@ -280,6 +291,8 @@ class Wording:
         if message.role == "tool":
             message = self._shortened(message)
         read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
+        if message.heard is not None and message.role == "tool":
+            read = read.replace(text=f"{read.text}\n\n{self._told(message.heard)}".strip())
         if message.undelivered:
             read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
         return read

@@ -29,6 +29,7 @@ class NewMessage(Body):
     files: Annotated[list[str | SentFile], Field(default_factory=list, description=OF_FILES)]
     message_id: RequestId | None = None
     when_busy: WhenBusy | None = None
+    heard: Annotated[str, Field(description="What the user heard of what they interrupt.")] | None = None
     settings: ModelSettings | None = None
     output: Annotated[
         dict[str, Any] | None, Field(description="The JSON schema that the answer must have; its title is its name")
@@ -54,6 +55,7 @@ class CancelRequest(Repeatable):
     """Stop the turn with this number, or the one that runs when this arrives."""
 
     turn: Annotated[int, Field(ge=0, le=LARGEST_NUMBER)] | None = None
+    heard: Annotated[str, Field(description="What the user heard, up to where they interrupted it.")] | None = None
 
 
 class Approval(Repeatable):
@@ -121,6 +123,7 @@ async def send_message(body: NewMessage, conversation: TheConversation, caller: 
         output=body.output,
         message_id=message_id,
         when_busy=body.when_busy,
+        heard=body.heard,
         wait=False,
     )
     return SentMessage(message_id=message_id, turn=turn.data)
@@ -147,7 +150,7 @@ async def decline_questions(conversation: TheConversation, body: Declined | None
 async def cancel_turn(conversation: TheConversation, body: CancelRequest | None = None) -> CancelAnswer:
     """Stop a turn. Returns while it is still stopping."""
     given = body or CancelRequest()
-    cancelled = await conversation.cancel(given.turn, request_id=given.request_id, wait=False)
+    cancelled = await conversation.cancel(given.turn, heard=given.heard, request_id=given.request_id, wait=False)
     return CancelAnswer(no_op=cancelled.no_op)
 
 

@@ -180,6 +180,7 @@ def pass_on_answers(
 
 def decline_question(step: StepBuilder[AwaitingSubAgents], event: UserCancel, context: Context) -> AwaitingSubAgents:
     """The person declines to answer, and the sub-agent goes on by its own judgment."""
+    step.note_heard(event)
     return _settle_question(step, event.at, context, None)
 
 

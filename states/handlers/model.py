@@ -22,6 +22,8 @@ from ..events import (
     LlmResponse,
     LlmStopped,
     RetryDue,
+    UserCancel,
+    UserMessage,
     WorkVerified,
 )
 from ..guards import first_suspect, is_full, is_nudge_due, lacks_answer, may_compact_for, may_fail_again, uses_up_budget
@@ -47,6 +49,7 @@ from ..values.messages import Made, Suspect
 from ..values.round import RoundCall, fingerprint, is_repeated, remember
 from ..values.turn import Failure, TurnRecord
 from ..values.value import later, shortened
+from . import turns
 
 
 def take_response(step: StepBuilder[LlmRequesting | Cancelling], event: LlmResponse, context: Context) -> None:
@@ -442,6 +445,18 @@ def leave(step: StepBuilder[Compacting], event: Branching, context: Context) -> 
     stop(step, event, context)
     mark_branch(step, event, context)
     go_to_branch(step, event, context)
+
+
+def cancel(step: StepBuilder[Compacting], event: UserCancel, context: Context) -> None:
+    """The compaction is stopped, and what the user has not heard of the newest turn is cut."""
+    step.note_heard(event)
+    stop(step, event, context)
+
+
+def interrupt(step: StepBuilder[Compacting], event: UserMessage, context: Context) -> None:
+    """The compaction is stopped, and the message begins a turn."""
+    turns.interrupt(step, event, context)
+    stop(step, event, context)
 
 
 def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:

@@ -21,6 +21,7 @@ from ..events import (
     ToolApproval,
     ToolInterrupted,
     UserCancel,
+    UserMessage,
     UserQuestionResponse,
 )
 from ..junctions import leave_out_wait, mark_branch, take_human_input
@@ -28,7 +29,7 @@ from ..states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Que
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
-from . import tools
+from . import tools, turns
 from .tools import resume
 
 
@@ -47,6 +48,7 @@ def take_answers(step: StepBuilder[AwaitingUserResponse], event: UserQuestionRes
 
 def decline(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
     """The person declines to answer, and the model or the call goes on by its own judgment."""
+    step.note_heard(event)
     _end_question(step, "declined", context.policy.texts.declined)
     end_wait(step, event.at, context)
 
@@ -59,6 +61,13 @@ def go_on_unanswered(step: StepBuilder[AwaitingUserResponse], event: DeadlineRea
 
 def cancel_question(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
     """The question gets a result that says that it was cancelled, or its call is to stop; and the turn is stopped."""
+    step.note_heard(event)
+    _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
+
+
+def interrupt_question(step: StepBuilder[AwaitingUserResponse], event: UserMessage, context: Context) -> None:
+    """The question is cancelled, and the message begins the next turn."""
+    turns.interrupt(step, event, context)
     _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
 
 

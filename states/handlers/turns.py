@@ -31,6 +31,7 @@ from ..events import (
     ScheduleChanged,
     ToolsChanged,
     TurnSummarized,
+    UserCancel,
     UserMessage,
     WakeUp,
     waiting,
@@ -77,6 +78,8 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
+    if type(event) is UserMessage and event.heard is not None:
+        step.note_heard(event)
     step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
     begin_turn(step, event.at, context)
 
@@ -143,8 +146,22 @@ def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
     return Closed(book=step.book)
 
 
+def note_heard(step: StepBuilder[State], event: UserCancel, context: Context) -> State:
+    """The turn is over, or stopping already; what of it the user has not heard is cut."""
+    step.note_heard(event)
+    return step.same()
+
+
+def interrupt(step: StepBuilder[Busy], event: UserMessage, context: Context) -> None:
+    """The message waits until the turn has been stopped, and then begins the next one."""
+    step.note_heard(event)
+    step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
+
+
 def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
     """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
+    if type(event) is UserMessage and event.heard is not None:
+        step.note_heard(event)
     return step.same(inbox=(*step.inbox, waiting(event, step.seq, context.policy.when_busy)))
 
 
@@ -238,6 +255,18 @@ def leave_summary(step: StepBuilder[Summarizing], event: Branching, context: Con
     """The summary is stopped, and the conversation goes to another branch."""
     stop(step, event, context)
     change_branch(step, event, context)
+
+
+def cancel_summary(step: StepBuilder[Summarizing], event: UserCancel, context: Context) -> None:
+    """Only the summary is stopped, and what the user has not heard of the turn is cut."""
+    step.note_heard(event)
+    stop(step, event, context)
+
+
+def interrupt_summary(step: StepBuilder[Summarizing], event: UserMessage, context: Context) -> None:
+    """Only the summary is stopped, and the message begins the next turn."""
+    interrupt(step, event, context)
+    stop(step, event, context)
 
 
 def close_summary(step: StepBuilder[Summarizing], event: CloseRequested, context: Context) -> None:

@@ -329,6 +329,9 @@ class Message(Record):
     `withheld` says what of it models are not shown, because a provider refused it. `shown` is what people see of a
     typed answer, where that is not the text that the model wrote. A result that is `cleared` is not shown
     to models any more; of any other one they are shown `max_result` characters, or as many as the policy says.
+
+    `heard` is set if the user has interrupted it: what of it they have heard, to which its text, or its deliveries,
+    were cut; or, where that is no beginning of them, what was told.
     """
 
     role: MessageRole
@@ -347,6 +350,7 @@ class Message(Record):
     tool_call_id: str | None = None
     error: bool = False
     stopped: Stopped | None = None
+    heard: Text | None = None
     edited_arguments: str = ""
     deliveries: tuple[Text, ...] = ()
     undelivered: bool = False

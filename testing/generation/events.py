@@ -519,10 +519,12 @@ def _schedule(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fi
 
 def _user_message(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     text = vocabulary.words(chance, "Hello")
+    when_busy = vocabulary.when_busy(chance)
     return {
         "text": text,
         "files": files_beside(text),
-        "when_busy": vocabulary.when_busy(chance),
+        "when_busy": when_busy,
+        "heard": _heard(chance, vocabulary) if when_busy == "interrupt" else None,
         "settings": vocabulary.settings(chance),
         "output": vocabulary.output(chance),
     }
@@ -570,6 +572,11 @@ def _resolution(chance: Chance, vocabulary: Vocabulary, state: State | None) -> 
     return {"call_id": chance.pick(state.round.doubtful) if odd else state.call.call_id, "verdict": verdict}
 
 
+def _heard(chance: Chance, vocabulary: Vocabulary) -> str | None:
+    """What the user has heard: nothing is told, nothing was heard, or a word that may have been said."""
+    return chance.pick((None, "", vocabulary.words(chance, "Hello")))
+
+
 def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     turn = 1 if state is None else state.book.turn
     call_id = None if state is None else state.waiting_call_id
@@ -577,6 +584,7 @@ def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fiel
     return {
         "turn": vocabulary.named(chance, (turn, turn, turn - 1)),
         "call_id": call_id if names_call else vocabulary.named(chance, (call_id or ANOTHER,)),
+        "heard": _heard(chance, vocabulary),
     }
 
 

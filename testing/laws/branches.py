@@ -5,7 +5,7 @@ What was hidden returns as it was. Nothing is counted anew: steps, turns and eff
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import starmap
 
 from ...states.branches import Branches
 from ...states.effects import RequestLlm
@@ -16,22 +16,31 @@ from ..history import History, require
 
 def shows_one_branch(history: History) -> None:
     """What models are shown, and what is shown at rest, is what was said in the turns of the branch under way, all of
-    it, in order. Of another branch only messages of agents are shown that no model has read."""
+    it, in order, but for what the user has not heard. Of another branch only messages of agents are shown that no model
+    has read."""
     newest, ledger = history.newest, history.branches
     asks = any(isinstance(effect, RequestLlm) for effect in newest.effects)
     if history.said.branches is None or not (asks or isinstance(newest.after, Idle | Failed | Closed)):
         return
     shown = [message for message in history.transcript if message.audience is None]
     wanted = [message for turn in (0, *ledger.path) for message in ledger.said[turn]]
-    require(sorted(_marks(shown)) == sorted(_marks(wanted)), "what is shown is not the branch under way", history)
+    pairs = [*zip(sorted(shown, key=_mark), sorted(wanted, key=_mark), strict=len(shown) == len(wanted))]
+    is_shown = len(shown) == len(wanted) and all(starmap(_is_shown_as, pairs))
+    require(is_shown, "what is shown is not the branch under way", history)
     turns = [message.turn for message in history.transcript]
     require(turns == sorted(turns), "the turns of a branch are out of order", history)
     ids = [message.message_id for message in history.transcript if message.message_id]
     require(len(ids) == len({*ids}), "a message is shown twice", history)
 
 
-def _marks(messages: Iterable[Message]) -> list[tuple[int, int, str, str, str]]:
-    return [(one.turn, one.seq, one.role, one.text, one.tool_call_id or "") for one in messages]
+def _mark(message: Message) -> tuple[int, int, str, str, str]:
+    return message.turn, message.seq, message.role, message.tool_call_id or "", message.message_id or ""
+
+
+def _is_shown_as(shown: Message, said: Message) -> bool:
+    """Whether this is what was said: all of it, or, where the user has interrupted it, its beginning."""
+    is_whole = shown.text == said.text
+    return _mark(shown) == _mark(said) and (is_whole or (shown.heard is not None and said.text.startswith(shown.text)))
 
 
 def knows_its_branches(history: History) -> None:

@@ -97,9 +97,12 @@ def _begins_elsewhere(state: State) -> bool:
 
 
 def _has_object(cancel: UserCancel, state: State) -> bool:
-    """Whether what a person wants to stop is under way."""
-    if isinstance(state, Idle | Failed | Closed | Cancelling) or cancel.turn not in (None, state.book.turn):
+    """Whether what a person wants to stop is under way, or what they have heard of it is told."""
+    if cancel.turn not in (None, state.book.turn):
         return False
+    if isinstance(state, Idle | Failed | Closed | Cancelling):
+        tells = cancel.heard is not None and state.book.turn > 0 and cancel.call_id is None
+        return tells and not isinstance(state, Closed)
     return cancel.call_id in (None, state.waiting_call_id)
 
 
@@ -158,9 +161,12 @@ def keeps_what_was_stopped(history: History) -> None:
     require(ended is not None and ended.status == "cancelled", "a turn goes on whose model was stopped", history)
     kept = [message for message in history.transcript if message.seq == seq and message.role == "assistant"]
     content = newest.event.content
-    wanted = [(content, "cancelled", ())] if content.strip() else []
-    texts = [(message.text, message.stopped, message.tool_calls) for message in kept]
-    require(texts == wanted, "the transcript does not hold what the model had written", history)
+    wanted = [("cancelled", ())] if content.strip() else []
+    facts = [(message.stopped, message.tool_calls) for message in kept]
+    require(facts == wanted, "the transcript does not hold what the model had written", history)
+    for message in kept:
+        is_cut = message.heard is not None and content.startswith(message.text)
+        require(message.text == content or is_cut, "the transcript holds other words than were written", history)
     final = Heard(seq=seq) if wanted else None
     require(ended is not None and ended.final_content == final, "the turn has another text than was written", history)
 

@@ -135,6 +135,7 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **dict.fromkeys(("act_not_for_role", "question_not_for_role"), "No."),
             **dict.fromkeys(("claim_missing", "fallback_result", "imported", "overdue"), "Go on."),
             **{"words_withheld": "Refused.", "instructions_refused": "Refused.", "stopped": "Stopped."},
+            **{"heard": "Heard.", "unheard": "Unheard."},
             **dict.fromkeys(("foreground_guidance", "background_guidance", "sub_agent_guidance"), ""),
             **dict.fromkeys(
                 ("user_message_guidance", "agent_message_guidance", "transfer_guidance", "spawn_guidance"), ""

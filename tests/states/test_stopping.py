@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.conversation import Conversation, call, talking
+from tests.support.conversation import Conversation, asking, call, talking
 from turnwise.states import (
+    BranchSwitched,
     Cancelling,
     Closed,
     CloseRequested,
@@ -19,6 +20,7 @@ from turnwise.states import (
     LlmStopped,
     RequestLlm,
     Resumed,
+    Rewound,
     StartTimer,
     Usage,
     UserCancel,
@@ -169,3 +171,163 @@ class TestWhatElseMayCome:
 
         assert conversation.ended.status == "cancelled"
         assert conversation.ended.final_content == Heard(seq=conversation.state.book.seq)
+
+
+class TestWhatTheUserHeard:
+    """P8: a cancel, or a message that interrupts, tells it, and the rest is cut."""
+
+    def test_a_stopped_answer_is_cut(self) -> None:
+        """In the transcript and in the turn. The model reads what was heard."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.happens(UserCancel, heard="a table for two")
+
+        conversation.model_stops("A **table** for two. And for three.")
+
+        message = conversation.transcript[-1]
+        assert (message.text, message.heard) == ("A **table** for two.", "A **table** for two.")
+        assert conversation.said.kept_words(conversation.ended.final_content) == "A **table** for two."
+
+    def test_a_turn_that_is_over_is_cut_too(self) -> None:
+        """A voice speaks on when the model has ended."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_says("One. Two.")
+
+        conversation.cancels(heard="One.")
+
+        conversation.rests_in(Idle)
+        assert [(m.text, m.heard, m.deliveries) for m in conversation.transcript[1:]] == [("One.", "One.", ("One.",))]
+
+    def test_nothing_was_heard(self) -> None:
+        """Of a message and of a speech."""
+        conversation = Conversation(text="fallback")
+        conversation.says()
+        conversation.model_calls(talking())
+        conversation.tool_talks("talk", "It rains.")
+        conversation.happens(UserCancel, heard="")
+        conversation.model_stops("Now you know.")
+
+        result, message = conversation.transcript[-2:]
+        assert (result.deliveries, result.heard) == ((), "")
+        assert (message.text, message.heard) == ("", "")
+
+    def test_what_was_said_before_counts_as_heard(self) -> None:
+        """A client tells the words of the last text, or of all texts of the turn."""
+        for heard in ("Two three", "One. Two three"):
+            conversation = Conversation(text="fallback")
+            conversation.says()
+            conversation.model_calls(talking())
+            conversation.tool_talks("talk", "One.")
+            conversation.model_calls(talking())
+            conversation.tool_talks("talk", "Two three four.")
+
+            conversation.cancels(heard=heard)
+
+            first, second = (message for message in conversation.transcript if message.role == "tool")
+            assert (first.deliveries, first.heard) == (("One.",), None)
+            assert (second.deliveries, second.heard) == (("Two three",), "Two three")
+
+    def test_what_was_never_said_is_quoted(self) -> None:
+        """Nothing is cut by it."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_says("It costs 5 dollars.")
+
+        conversation.cancels(heard="It costs five")
+
+        assert conversation.transcript[-1].text == "It costs 5 dollars."
+        assert conversation.transcript[-1].heard == "It costs five"
+
+    def test_it_is_cut_in_the_branch_that_is_left(self) -> None:
+        """The conversation goes back before the model has stopped, and returns."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.happens(UserCancel, heard="One.")
+        conversation.happens(Rewound, before=1, branch=0)
+        conversation.model_stops("One. Two.")
+        assert conversation.transcript == ()
+
+        conversation.happens(BranchSwitched, turn=1, branch=conversation.state.book.branch)
+
+        assert [message.text for message in conversation.transcript] == ["Hello", "One."]
+        assert conversation.said.kept_words(Heard(seq=conversation.transcript[-1].seq)) == "One."
+
+    def test_what_is_hidden_is_not_cut(self) -> None:
+        """Nor what is shown in its place, which was said before it."""
+        conversation = Conversation()
+        for said in ("One. Two.", "Three. Four."):
+            conversation.says()
+            conversation.model_says(said)
+        conversation.happens(Rewound, before=2, branch=0)
+
+        conversation.cancels(heard="One.")
+        conversation.happens(BranchSwitched, turn=2, branch=conversation.state.book.branch)
+
+        assert [message.text for message in conversation.transcript[1::2]] == ["One. Two.", "Three. Four."]
+
+    def test_another_turn_than_was_meant_is_not_cut(self) -> None:
+        """P40: a click that comes late."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_says("One. Two.")
+
+        assert conversation.happens(UserCancel, turn=2, heard="One.").ignored
+
+
+class TestAMessageThatInterrupts:
+    """It stops the turn, tells what was heard of it, and begins the next one."""
+
+    def test_it_waits_for_the_model_to_stop(self) -> None:
+        """One request does all of it."""
+        conversation = Conversation()
+        conversation.says()
+
+        conversation.says("For three", when_busy="interrupt", heard="A table")
+        conversation.model_stops("A table for two.")
+
+        conversation.rests_in(LlmRequesting)
+        assert conversation.ended.status == "cancelled"
+        assert [message.text for message in conversation.transcript] == ["Hello", "A table", "For three"]
+
+    def test_it_stops_tools_and_questions(self) -> None:
+        """As a cancel does."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls("look")
+        conversation.says("No", when_busy="interrupt")
+        conversation.rests_in(Cancelling)
+        conversation.tool_stops("look")
+        conversation.rests_in(LlmRequesting)
+        conversation.model_calls(asking())
+        conversation.tool_asks()
+
+        conversation.says("Never mind", when_busy="interrupt")
+
+        conversation.rests_in(LlmRequesting)
+        assert conversation.ended.status == "cancelled"
+
+    def test_at_rest_it_is_a_message(self) -> None:
+        """And what was not heard of the turn before is cut."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_says("One. Two.")
+
+        conversation.says("Stop", when_busy="interrupt", heard="One.")
+
+        conversation.rests_in(LlmRequesting)
+        assert [message.text for message in conversation.transcript] == ["Hello", "One.", "Stop"]
+
+    def test_a_sub_agent_has_but_one_task(self) -> None:
+        """The message waits."""
+        conversation = Conversation(role="sub_agent")
+        conversation.says()
+
+        conversation.says("No", when_busy="interrupt")
+
+        conversation.rests_in(LlmRequesting)
+
+    def test_only_such_a_message_tells_what_was_heard(self) -> None:
+        """Any other one leaves the turn as it is."""
+        with pytest.raises(ValueError, match="interrupts"):
+            Conversation().says("Hello", when_busy="queue", heard="One.")
