@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from ...states.context import Context
 from ...states.effects import (
+    TOOL_RUNS,
     AnswerSubAgent,
     AnyEffect,
     ExecuteTool,
@@ -167,7 +168,9 @@ def runs_no_more_than_allowed(history: History) -> None:
     require(
         len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call runs beside another", history
     )
-    asking = [one for one in running if one.call.approval and one.call.call_id not in history.allowed]
+    # A tool that is only asked whether its call ran does not run it.
+    runs = [one for one in running if isinstance(one, TOOL_RUNS)]
+    asking = [one for one in runs if one.call.approval and one.call.call_id not in history.allowed]
     unasked = {one.effect_id for one in asking} - history.effects.begun_unasked
     require(not unasked, "a call runs that nobody allowed", history)
 

@@ -189,7 +189,8 @@ class TestTakingOver:
         assert {place: after.get(place) for place in before} == before
 
     async def test_an_idle_conversation_goes_on(self, copy: Path, expected: Expected) -> None:
-        """Its next turn is answered, and its log, with the old steps in it, replays."""
+        """Its next turn is answered, and its log, with the old steps in it, replays. The model of this test writes
+        plain text, so a conversation that asks for answers of a form gets none."""
         idle = [conversation_id for conversation_id, one in expected.items() if one["state"] == "idle"]
         async with engine_over(copy) as engine:
             await at_rest(engine)
@@ -198,6 +199,7 @@ class TestTakingOver:
                 turn = await conversation.send("And now?")
                 report = await conversation.replay()
 
-                assert turn.status in ("completed", "incomplete"), expected[conversation_id]["title"]
+                lacks_form = turn.failure is not None and "the form that was asked for" in turn.failure
+                assert turn.status in ("completed", "incomplete") or lacks_form, expected[conversation_id]["title"]
                 assert report.divergence is None
                 assert report.events > expected[conversation_id]["steps"]
