@@ -222,14 +222,15 @@ class BaseLiveUpdate(BaseUpdate):
 
 @dataclass(frozen=True)
 class TokenUpdate(BaseLiveUpdate):
-    """A piece of the answer that a model is writing, of the `kind` text or thinking. `request` and `attempt` are those
-    of the state: a piece of another request or attempt begins a new answer. With `fallback` the text reaches the user
-    only if the model says nothing by tool. With `from_start` the text is everything of this kind that was streamed so
-    far, and replaces what is shown of it: for a watcher that has missed pieces."""
+    """A piece of the answer that a model is writing, of the `kind` text, thinking or speech: what a tool is to say to
+    the user, with a blank line between the words of two calls. `request` and `attempt` are those of the state: a piece
+    of another request or attempt begins a new answer. With `fallback` the text reaches the user only if the model says
+    nothing by tool. With `from_start` the text is everything of this kind that was streamed so far, and replaces what
+    is shown of it: for a watcher that has missed pieces."""
 
     type: Annotated[Literal["token"], _OUTSIDE] = field(default="token", init=False)
     text: str
-    kind: Literal["text", "thinking"]
+    kind: Literal["text", "thinking", "speech"]
     turn: int
     request: int
     attempt: int
@@ -704,14 +705,14 @@ def live_update(kind: LiveKind, data: Mapping[str, Any], effect_id: int, state: 
 def _check_token(data: Mapping[str, Any]) -> None:
     if not isinstance(data.get("text"), str):
         raise InvalidInput("What a model shows of its answer is a text.")
-    if data.get("kind") not in ("text", "thinking"):
-        raise InvalidInput("A token is of the kind text or of the kind thinking.")
+    if data.get("kind") not in ("text", "thinking", "speech"):
+        raise InvalidInput("A token is of the kind text, thinking or speech.")
 
 
 @dataclass(frozen=True)
 class Streaming:
-    """The `text` and the `thinking` that were streamed so far in this `attempt` of this `request`. With `fallback` the
-    text reaches the user only if the model says nothing by tool."""
+    """The `text`, the `thinking` and the `speech` that were streamed so far in this `attempt` of this `request`. With
+    `fallback` the text reaches the user only if the model says nothing by tool."""
 
     text: str
     thinking: str
@@ -719,6 +720,7 @@ class Streaming:
     request: int
     attempt: int
     fallback: bool = False
+    speech: str = ""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -729,6 +731,8 @@ class Streaming:
 SHORTEST_REPEATED, LONGEST_REPEATED = 256, 65_536
 """Characters of a text that is passed on to other processes once more when it has doubled."""
 
+
+_KINDS_OF_TOKENS: tuple[Literal["text", "thinking", "speech"], ...] = ("thinking", "text", "speech")
 
 _NO_LENGTHS: Mapping[str, int] = {}
 _NOTHING_REPLACED = (None, frozenset[str]())
@@ -815,13 +819,14 @@ class StreamedText:
         if self._key is None:
             return None
         turn, request, attempt = self._key
-        return Streaming(self._joined("text"), self._joined("thinking"), turn, request, attempt, self._fallback)
+        text, thinking, speech = map(self._joined, ("text", "thinking", "speech"))
+        return Streaming(text, thinking, turn, request, attempt, self._fallback, speech)
 
     def tokens(self) -> Iterator[TokenUpdate]:
         """Yield the text so far as one token of each kind."""
         if self._key is not None:
             turn, request, attempt = self._key
-            for kind in ("thinking", "text"):
+            for kind in _KINDS_OF_TOKENS:
                 if text := self._joined(kind):
                     fallback = self._fallback and kind == "text"
                     yield TokenUpdate(text, kind, turn, request, attempt, from_start=True, fallback=fallback)

@@ -183,8 +183,9 @@ class FunctionLlm:
         self._function = function
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Answer the request. A text is shown as one token before it is returned."""
+        """Answer the request. A text is shown as one token before it is returned, and so is what a call says."""
         from ..effects.model.port import LlmFailure, Token
+        from ..effects.model.spoken_words import spoken_by
 
         self.requests.append(request)
         answer: Any = self._function(request)
@@ -196,6 +197,8 @@ class FunctionLlm:
             answer = reply(answer)
         if answer.content:
             show(Token(answer.content))
+        for token in spoken_by(answer.tool_calls, request.spoken):
+            show(token)
         made: ModelAnswer = answer
         return made
 

@@ -59,7 +59,8 @@ class ModelRequest:
     are not sent to the provider; the id is empty if the application calls a `Rewording` without one. `settings` are
     parameters such as the temperature, from the message, the profile and the policy of the turn, apart from the
     `tool_choice`; those that are None are not sent. The first `stable` messages are those of later requests of the
-    conversation, too, until it is condensed.
+    conversation, too, until it is condensed. `spoken` has the tools that speak to the user, by name, each with the
+    argument that holds the words: a model may show these while it writes them, as tokens of the kind speech.
     """
 
     model: str
@@ -71,6 +72,7 @@ class ModelRequest:
     settings: ModelSettings = DEFAULT_SETTINGS
     stable: int = field(default=0, compare=False)
     output: RequestedOutput | None = None
+    spoken: Mapping[str, str] | None = field(default=None, compare=False)
 
     @cached_property
     def size(self) -> int:
@@ -180,13 +182,14 @@ class ModelAnswer:
 class Token:
     """A piece of a streamed answer, which is shown before the rest has arrived. An empty one is not shown; it says that
     the answer goes on, with a piece of a call for example. One of the kind output is a piece of the arguments by which
-    a typed answer is given (`RequestedOutput.tool`).
+    a typed answer is given (`RequestedOutput.tool`). One of the kind speech holds words that a tool is to say to the
+    user (`ModelRequest.spoken`); a blank line stands between those of two calls.
 
     `usage` is what the answer has cost so far, where the model knows it: an answer that is stopped then counts with
     that, and with an estimate otherwise."""
 
     text: str
-    kind: Literal["text", "thinking", "output"] = "text"
+    kind: Literal["text", "thinking", "output", "speech"] = "text"
     usage: Usage | None = None
 
 

@@ -27,6 +27,7 @@ from ...states.values.value import encodable
 from ..schemas.subschemas import resolve, types_of
 from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
 from .request import CONTEXT_TITLE, SUMMARY_TITLE
+from .spoken_words import spoken_by
 from .system_message import DOCUMENTS_TITLE, MEMORY_TITLE
 
 REHEARSAL = "rehearsal"  # the name under which an engine, a policy and the log know the model
@@ -84,14 +85,20 @@ class RehearsalLlm:
             answer = _rehearsed(request)
         if isinstance(answer, LlmFailure):
             raise answer
-        thoughts, words = (re.findall(r"\s*\S+", encodable(text)) for text in (answer.thinking, answer.content))
-        for token in (*(Token(word, "thinking") for word in thoughts), *map(Token, words)):
+        thoughts, words = map(_words_in, (answer.thinking, answer.content))
+        spoken = "".join(token.text for token in spoken_by(answer.tool_calls, request.spoken))
+        said = (Token(word, "speech") for word in _words_in(spoken))
+        for token in (*(Token(word, "thinking") for word in thoughts), *map(Token, words), *said):
             await asyncio.sleep(self._delay)
             show(token)
         read, written = len(json.dumps(request.messages).split()), len(thoughts) + len(words)
         cost = None if script is None else round(read * PRICES[0] + written * PRICES[1], 6)
         usage = Usage(input_tokens=read, output_tokens=written, reasoning_tokens=len(thoughts), cost=cost)
         return replace(answer, content="".join(words), usage=usage, model=request.model)
+
+
+def _words_in(text: str) -> list[str]:
+    return re.findall(r"\s*\S+", encodable(text))
 
 
 def _rehearsed(request: ModelRequest) -> ModelAnswer:

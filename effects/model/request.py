@@ -15,7 +15,7 @@ stored: nothing here looks at a message that is not part of the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -146,12 +146,13 @@ def _removed_tool(name: str) -> dict[str, Any]:
 @dataclass(frozen=True)
 class ToolOffer:
     """The names of the tools that may be called, and by whom, their definitions as they are sent, and those of them
-    that the system message explains."""
+    that the system message explains. `spoken` are those that speak to the user, as in a request."""
 
     allowed: frozenset[str]
     caller: Caller
     definitions: OfferedTools
     explained: ExplainedTools
+    spoken: Mapping[str, str] | None = None
 
     @cached_property
     def speaks(self) -> bool:

@@ -279,7 +279,7 @@ def _speaking_tool(
     """
 
     def decorate(function: Callable[..., Any]) -> AnyTool:
-        tool = make_tool(function, acts=("speech",), crash="pure", **declared)
+        tool = make_tool(function, acts=("speech",), spoken=parameter, crash="pure", **declared)
         return replace(tool, arguments=SpeechArguments(function, parameter, refusal_in))
 
     return decorate

@@ -213,6 +213,12 @@ class ToolRegistry:
         tools = self._current.tools
         return tuple(name for name in self._names(allowed) if act in tools[name].acts)
 
+    def spoken_arguments(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of these tools whose words for the user stand in one argument, which it is, by the names that a model
+        sees."""
+        tools, renamed = self._current.tools, self._current.renamed
+        return {seen_name(name): tools[name].spoken for name in names if tools[name].spoken and name not in renamed}
+
     def acts_of(self, allowed: Allowed = None) -> frozenset[ActKind]:
         """The kinds of act that these tools declare."""
         return frozenset(act for name in self._names(allowed) for act in self._current.tools[name].acts)

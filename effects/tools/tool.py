@@ -112,6 +112,7 @@ class Tool(Generic[P, R]):
     reconcile: AnyTool | None = None
     errors: ErrorDetail = "type"
     max_result: int | None = None
+    spoken: str = ""
     receives: Receiver | None = None
 
     names: ClassVar[re.Pattern[str]] = _LEGAL_NAME
@@ -211,6 +212,10 @@ class Tool(Generic[P, R]):
             self.approval is not False or self.approval_by == "user",
             f"{self.name} is approved by the {self.approval_by}, so its approval cannot be false.",
         )
+        yield (
+            not self.spoken or ("speech" in self.acts and self.spoken in self.arguments.names),
+            f"{self.name} can say {self.spoken} only if that is a parameter, and if it declares the act speech.",
+        )
         acts = ", ".join(sorted(_EXCLUSIVE_ACTS.intersection(self.acts)))
         yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be declared with exclusive=True."
         yield (
@@ -259,6 +264,7 @@ class Options(ToolOptions, total=False):
     description: str | None
     parameters: Mapping[str, Any] | None
     reconcile: Callable[..., Any] | None
+    spoken: str
 
 
 @overload
@@ -293,6 +299,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
       (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
       spawns, hands over or speaks at once must be `exclusive`.
+    - `spoken`: of a tool that speaks, the parameter whose text it says as it is. Watchers are shown the text while the
+      model writes it, as tokens of the kind speech.
     - `timeout`: seconds that a call may take; 60 by default.
     - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
       `"message"` the first line of its message, too, which may hold what is not meant for the model.

@@ -275,7 +275,8 @@ class LiteLlm:
         protocol = self.model.partition("/")[0]
         stream = await self._litellm.acompletion(**with_stripped_fields(_own_copy(arguments), protocol))
         output = "" if request.output is None else request.output.tool
-        assembler = StreamAssembler(show, {tool["function"]["name"] for tool in request.tools}, output)
+        names = {tool["function"]["name"] for tool in request.tools}
+        assembler = StreamAssembler(show, names, output, request.spoken)
         try:
             if not arguments["stream"]:
                 return self._whole_answer(stream, assembler, request)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from ....states.values.messages import Citation
 from ....states.values.value import FailureKind, encodable
 from ..port import THOUGHTS, ModelCall, Token, UnreadableContent, read_content, read_thinking
+from ..spoken_words import StreamedSpeech
 from .citations import MOST_CITATIONS, citation_of, citations_in, grounding_citations
 from .errors import kind_of_ending
 from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object, merged
@@ -80,14 +81,20 @@ _ERRORS = ("error", "detail", "message", "error_msg", "error_message")
 
 class StreamAssembler:
     """The part of an answer that has arrived so far; `show` is called with each piece of its text. `names` are those of
-    the tools that the model was offered.
+    the tools that the model was offered, and `spoken` those of them that speak, as the request names them.
 
     `is_empty` says that no text, thinking or call has come. `finish_reason` is the last one that came, as it was
     written, or None; `error` is what came in place of an answer. `usage` has what was told of it, in the names of the
     provider.
     """
 
-    def __init__(self, show: Callable[[Token], None], names: Collection[str] = (), output: str = "") -> None:
+    def __init__(
+        self,
+        show: Callable[[Token], None],
+        names: Collection[str] = (),
+        output: str = "",
+        spoken: Mapping[str, str] | None = None,
+    ) -> None:
         self.is_empty = True
         self.is_whole = False
         self.finish_reason: str | None = None
@@ -100,6 +107,7 @@ class StreamAssembler:
         self._show = show
         self._output = output
         self._output_index: int | None = None
+        self._speech = StreamedSpeech(spoken, show) if spoken else None
         self._names = names
         self._pieces: dict[str, list[str]] = {"text": [], "thinking": []}
         self._held = {"text": "", "thinking": ""}
@@ -380,6 +388,8 @@ class StreamAssembler:
             self.go_on()
         if self._output:
             self._show_output(fragments)
+        if self._speech is not None:
+            self._show_speech(self._speech, fragments)
 
     def _show_output(self, fragments: Iterable[Fragment]) -> None:
         """Show the pieces of the first call by which a typed answer is given. What a server writes in another order is
@@ -391,6 +401,13 @@ class StreamAssembler:
                 continue
             if fragment.arguments and self._output_index is not None:
                 self._show(Token(encodable(fragment.arguments), "output"))
+
+    def _show_speech(self, speech: StreamedSpeech, fragments: Iterable[Fragment]) -> None:
+        for fragment in fragments:
+            if name := fragment.name.strip():
+                speech.begin(fragment.index, name, fragment.id)
+            if fragment.arguments:
+                speech.add(fragment.index, fragment.arguments)
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):

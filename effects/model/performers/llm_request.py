@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any
@@ -156,7 +156,7 @@ class LlmRequestPerformer:
         is_text = _shows_text(output, context)
 
         def show_both(token: Token) -> None:
-            if token.kind == "thinking" or (token.kind == "text" and is_text):
+            if token.kind in ("thinking", "speech") or (token.kind == "text" and is_text):
                 show(token)
             partial_output.add(token)
 
@@ -280,8 +280,8 @@ def _shown_rule(context: Context, offer: ToolOffer) -> TextRule:
 
 
 def _show(progress: Progress, effect_id: int, rule: TextRule, token: Token) -> None:
-    """Show a piece of an answer: all of it as a thought, if it is one, and text that may not reach the user as such."""
-    kind = "thinking" if rule == "thought" else token.kind
+    """Show a piece of an answer: all text as a thought, if it is one, and text that may not reach the user as such."""
+    kind = "thinking" if rule == "thought" and token.kind != "speech" else token.kind
     shown = {"text": token.text, "kind": kind}
     progress(effect_id, "token", {**shown, "fallback": True} if rule == "fallback" and kind == "text" else shown)
 
@@ -377,7 +377,7 @@ class RequestWriter:
         if settings.strict:
             tools = tools.strict
         assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed, form)
-        return prompt.request(
+        request, digest = prompt.request(
             effect,
             assembled.system,
             assembled.history,
@@ -391,6 +391,7 @@ class RequestWriter:
             keep_thinking=context.policy.keep_thinking,
             output=output,
         )
+        return request if not offer.spoken or effect.plain else replace(request, spoken=offer.spoken), digest
 
     def _output(self, effect: RequestLlm, schema: OutputSchema, tools: OfferedTools) -> RequestedOutput:
         """What the request says of the form of its answer."""
@@ -412,7 +413,8 @@ class RequestWriter:
         reader = (BUILT_IN[READ_RESULT].definition(),) if reads and READ_RESULT not in allowed else ()
         offered = OfferedTools((*self._tools.definitions(allowed), *reader))
         self._tell(offered.left_out)
-        return ToolOffer(allowed - offered.left_out.keys(), caller, offered, explained)
+        spoken = self._tools.spoken_arguments(explained.speaking) if explained.speaking else None
+        return ToolOffer(allowed - offered.left_out.keys(), caller, offered, explained, spoken)
 
     def _tell(self, left_out: Mapping[str, str]) -> None:
         """Log which tools are left out, each once."""

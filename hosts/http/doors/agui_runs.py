@@ -233,7 +233,7 @@ class _RunEvents:
     ) -> None:
         self._prefix = prefix
         self._shown = shown
-        self._texts = SaidTexts(policy, live=True)
+        self._texts = SaidTexts(policy, live=True, takes_back=True)
         self._thoughts = TextParts()
         self._calls = {known_call}
         self._has_state = has_state

@@ -337,11 +337,16 @@ class SaidTexts:
     With `live`, a text is shown while it is written. A conversation whose rules remove something from what a model
     wrote (secrets, marked lines) shows it only afterwards, without that. Of text that the rules keep from the user, or
     that is for the user only if nothing is said by tool, nothing is shown but what was delivered.
+
+    What a tool is to say may not be said in the end. So it is shown while it is written only to a client that
+    `takes_back` an abandoned part, and if no text of the model is shown beside it.
     """
 
-    def __init__(self, policy: Policy, *, live: bool) -> None:
+    def __init__(self, policy: Policy, *, live: bool, takes_back: bool = False) -> None:
         is_reply = policy.text in ("auto", "reply")
-        self._is_live = live and is_reply and not policy.redact and not policy.marker
+        is_shown_as_written = live and not policy.redact and not policy.marker
+        self._is_live = is_shown_as_written and is_reply
+        self._shows_speech = is_shown_as_written and takes_back and policy.text != "reply"
         self._parts = TextParts()
         self._shown: Counter[str] = Counter()
 
@@ -350,12 +355,14 @@ class SaidTexts:
         match update:
             case TokenUpdate(kind="text", fallback=False) if self._is_live:
                 yield from self._parts.token(update)
+            case TokenUpdate(kind="speech") if self._shows_speech:
+                yield from self._parts.token(update)
             case MessageUpdate(role="assistant", text=text, fallback=False):
                 self._shown[text] += 1
                 yield from self._parts.full_text(text)
             case DeliveryUpdate(text=text) if self._shown[text]:
                 self._shown[text] -= 1
-            case DeliveryUpdate(text=text):
+            case DeliveryUpdate(text=text) if not self._parts.take_first(text):
                 yield from self._parts.full_text(text)
             case _:
                 pass
@@ -408,6 +415,15 @@ class TextParts:
             yield TextPiece(self._number, text)
         elif text.strip():
             yield from self._open("".join(self._pieces))
+
+    def take_first(self, text: str) -> bool:
+        """Return whether the open part begins with this text, and goes on with another behind a blank line. What comes
+        now is compared with the other."""
+        shown, first = "".join(self._pieces), f"{text}{_BETWEEN_PARTS}"
+        if not self._is_open or not shown.startswith(first):
+            return False
+        self._pieces = [shown.removeprefix(first)]
+        return True
 
     def full_text(self, text: str) -> Iterator[TextPiece]:
         """Yield what is still missing of this text, which ends its part; all of it if its tokens were not shown."""

@@ -76,7 +76,7 @@ export class Transcript {
     const before = this.#view;
     this.#view = view;
     if (before?.items !== view.items || before?.turns !== view.turns) this.#showItems(before);
-    this.#stream.show(view.streaming);
+    this.#stream.show(view.streaming, view.speech);
     this.#showActivity(view);
     this.#showPending(pending);
     this.#stick();
@@ -140,7 +140,8 @@ export class Transcript {
 
   #showActivity(view) {
     const { type, data } = view.state;
-    const isWriting = streamedText(view.streaming) !== "";
+    const isSpeaking = view.speech !== null && view.speech.request === data.request;
+    const isWriting = isSpeaking || streamedText(view.streaming) !== "";
     this.#activity.hidden = !view.known || isRest(type) || isWriting || waitsForPerson(view);
     clearTimeout(this.#countdown);
     if (type === "retry_waiting" && view.known) this.#countdown = setTimeout(() => this.#showActivity(this.#view), 1000);

@@ -11,6 +11,7 @@
 //     items,        what was said and done, oldest first; see below
 //     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, output, restarts}, or null;
 //                   `output` is a typed answer, as far as it can be read
+//     speech,       what a tool is to say and was not delivered yet: {turn, request, attempt, text}, or null
 //     turns,        the turns that have ended, by their number: the data of turn_ended
 //   }
 //
@@ -33,6 +34,7 @@ const EMPTY = Object.freeze({
   state: Object.freeze({ type: "idle", data: Object.freeze({ turn: 0 }) }),
   items: Object.freeze([]),
   streaming: null,
+  speech: null,
   turns: new Map(),
 });
 
@@ -73,7 +75,7 @@ export function isBusy(view) {
 
 /** Return the view of a conversation that was deleted meanwhile: nothing happens in it, and nobody is asked any more. */
 export function afterDeletion(view) {
-  return { ...view, state: { type: "closed", data: { turn: view.state.data.turn } }, streaming: null };
+  return { ...view, state: { type: "closed", data: { turn: view.state.data.turn } }, streaming: null, speech: null };
 }
 
 /** Return whether people are told which texts were delivered: where they go out through channels, or where not all texts
@@ -116,6 +118,7 @@ function fromSnapshot(view, { id, data }, textIsThought) {
     state: data.state,
     items: itemsOfTranscript(data.transcript, "snapshot", data.state, textIsThought),
     streaming: data.streaming ? { thinking: "", text: "", output: null, ...data.streaming, restarts: restartsAfter(view) } : null,
+    speech: data.streaming?.speech ? speechOf(data.streaming, data.streaming.speech) : null,
     turns: view.turns,
   };
 }
@@ -125,7 +128,7 @@ function rewind(view, { transcript }, id, textIsThought) {
   const shown = new Set(transcript.map((message) => message.turn ?? 0));
   const turns = new Map([...view.turns].filter(([number]) => shown.has(number)));
   const items = itemsOfTranscript(transcript, id, { type: "idle" }, textIsThought);
-  return { ...view, items, streaming: null, turns };
+  return { ...view, items, streaming: null, speech: null, turns };
 }
 
 /** The items of all messages. `name` tells their keys from those of other transcripts. */
@@ -234,7 +237,14 @@ function changeState(view, { type, data: { left_out: leftOut = [], ...data } }, 
   const goes = view.streaming && view.streaming.request === request && view.streaming.attempt === attempt;
   const notes = leftOut.map((text, index) => ({ kind: "left_out", key: `${id}:${index}`, turn, text }));
   const items = notes.length ? [...view.items, ...notes] : view.items;
-  return { ...view, known: true, state: { type, data }, streaming: goes ? view.streaming : null, items };
+  const speech = isGivenUp(view.speech, type, data) ? null : view.speech;
+  return { ...view, known: true, state: { type, data }, streaming: goes ? view.streaming : null, speech, items };
+}
+
+/** Whether what a tool was to say is not said: the response with it has failed, or nothing more is done. */
+function isGivenUp(speech, type, { request, attempt }) {
+  if (speech === null || isRest(type) || type === "retry_waiting") return true;
+  return request === speech.request && attempt !== speech.attempt;
 }
 
 function addMessage(view, data, id) {
@@ -262,13 +272,20 @@ function showProgress(view, { call_id: callId, text }) {
 }
 
 /** A delivery marks the message whose text it is, else it is an item of its own. */
-function addDelivery(view, { text, turn, ordinal, relayed = false }, id) {
+function addDelivery(before, { text, turn, ordinal, relayed = false }, id) {
+  const view = relayed ? before : { ...before, speech: withoutDelivered(before.speech, text) };
   const delivery = { ordinal, channels: {} };
   const index = view.items.findLastIndex(
     (one) => one.kind === "message" && one.role === "assistant" && one.turn === turn && one.text === text && !one.delivery,
   );
   if (index >= 0) return { ...view, items: view.items.with(index, { ...view.items[index], delivery }) };
   return { ...view, items: [...view.items, { kind: "delivery", key: `delivery:${id}`, turn, text, relayed, delivery }] };
+}
+
+/** What is still to be said behind this text; nothing if something else was said. */
+function withoutDelivered(speech, text) {
+  const rest = speech?.text.startsWith(text) ? speech.text.slice(text.length).trimStart() : "";
+  return rest ? { ...speech, text: rest } : null;
 }
 
 function noteDelivery(view, { turn, ordinal, channel }, outcome) {
@@ -280,14 +297,28 @@ function noteDelivery(view, { turn, ordinal, channel }, outcome) {
 }
 
 function endTurn(view, data) {
-  return { ...view, turns: new Map(view.turns).set(data.turn, endItem(data)) };
+  return { ...view, speech: null, turns: new Map(view.turns).set(data.turn, endItem(data)) };
 }
 
 function endItem(data) {
   return { kind: "end", key: `end:${data.turn}`, ...data };
 }
 
-function addToken(view, { text, kind, turn, request, attempt, from_start: fromStart = false }) {
+function addToken(view, token) {
+  return token.kind === "speech" ? addSpeech(view, token) : addText(view, token);
+}
+
+function addSpeech(view, { text, from_start: fromStart = false, ...token }) {
+  const now = view.speech;
+  const goesOn = now !== null && !fromStart && now.request === token.request && now.attempt === token.attempt;
+  return { ...view, speech: speechOf(token, goesOn ? now.text + text : text) };
+}
+
+function speechOf({ turn, request, attempt }, text) {
+  return { turn, request, attempt, text };
+}
+
+function addText(view, { text, kind, turn, request, attempt, from_start: fromStart = false }) {
   const base = streamingOf(view, turn, request, attempt);
   const restarts = base === view.streaming && fromStart ? base.restarts + 1 : base.restarts;
   return { ...view, streaming: { ...base, restarts, [kind]: fromStart ? text : base[kind] + text } };

@@ -262,7 +262,7 @@ class ReplyHeader:
 
 _THOUGHT = "dim italic"
 
-_Kind = Literal["text", "thinking"]
+_Kind = Literal["text", "thinking", "speech"]
 
 
 class ShownText:
@@ -293,7 +293,10 @@ class ShownText:
         self._shown: dict[_Kind, str] = {"text": "", "thinking": ""}
 
     def add(self, token: TokenUpdate) -> None:
-        """Show a piece of an answer. A piece of another attempt takes back what was shown before."""
+        """Show a piece of an answer. A piece of another attempt takes back what was shown before. What a tool says is
+        shown when it is delivered."""
+        if token.kind == "speech":
+            return
         request = (token.request, token.attempt)
         if request != self._request:
             self.take_back()

@@ -142,6 +142,24 @@ test("the number of restarts tells whether the text only grew", () => {
   }
 });
 
+test("what a tool is to say is shown until it is delivered, or given up", () => {
+  const piece = (text, more = {}) => ({ type: "token", id: null, data: { text, kind: "speech", turn: 1, request: 3, attempt: 1, ...more } });
+  const state = (id, type) => ({ type: "state_change", id, data: { type, data: { turn: 1 } } });
+  const delivery = (id, text) => ({ type: "delivery", id, data: { text, turn: 1, ordinal: 1 } });
+  const steps = [piece("It ra"), piece("ins.\n\nBye."), state("4.1", "tool_executing")];
+  let view = steps.reduce((before, update) => apply(before, update), emptyView());
+  assert.equal(view.speech.text, "It rains.\n\nBye.");
+  assert.equal(view.streaming, null);
+  view = apply(view, delivery("5.1", "It rains."));
+  assert.equal(view.speech.text, "Bye.");
+  assert.equal(apply(view, delivery("6.1", "Bye.")).speech, null);
+  assert.equal(apply(view, delivery("6.1", "Another text.")).speech, null);
+  assert.equal(apply(view, { type: "turn_ended", id: "6.1", data: { turn: 1 } }).speech, null);
+  assert.equal(apply(view, state("6.1", "retry_waiting")).speech, null);
+  assert.equal(apply(view, piece("A", { attempt: 2 })).speech.text, "A");
+  assert.equal(apply(view, piece("All of it.", { from_start: true })).speech.text, "All of it.");
+});
+
 test("a piece from the start replaces what was shown of its kind", () => {
   const piece = (text, more = {}) => ({ type: "token", id: null, data: { text, kind: "text", turn: 1, request: 3, attempt: 1, ...more } });
   let view = apply(apply(emptyView(), piece("Hello wor")), piece("Hello world", { from_start: true }));

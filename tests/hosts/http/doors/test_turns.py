@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, TokenUpdate
+from turnwise import DeliveryUpdate, Engine, TokenUpdate, Update, presets
 from turnwise.hosts.http import HttpLimits
-from turnwise.hosts.http.doors.turns import TextParts, TextPiece
+from turnwise.hosts.http.doors.turns import SaidTexts, TextParts, TextPiece
 
 from ....support.doors.commanded_model import CommandedLlm
 from ....support.http.documented_client import NO_BODY, DocumentedClient, serving_here
@@ -72,6 +72,35 @@ def test_a_text_that_is_never_whole_is_abandoned() -> None:
 
     assert shown([*parts.token(token("Half")), *parts.close(), *parts.close()]) == ["1:Half", "1:~"]
     assert shown([*parts.token(token(" ", 2)), *parts.close()]) == []
+
+
+def speech(text: str, attempt: int = 1) -> TokenUpdate:
+    """A piece of what a tool is to say."""
+    return TokenUpdate(text, "speech", 1, 3, attempt)
+
+
+def delivery(text: str) -> DeliveryUpdate:
+    """What a tool has said."""
+    return DeliveryUpdate((5, 0), text=text, turn=1, ordinal=1)
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected"),
+    [
+        ([speech("It "), speech("rains."), delivery("It rains.")], ["1:It ", "1:rains.", "1:|"]),
+        ([speech("A.\n\nB"), delivery("A."), delivery("B.")], ["1:A.\n\nB", "1:.|"]),
+        ([speech("A."), delivery("B.")], ["1:A.", "1:~", "2:B.", "2:|"]),
+        ([speech("A"), speech("A.", 2), delivery("A.")], ["1:A", "1:~", "2:A.", "2:|"]),
+    ],
+)
+def test_what_a_tool_says_is_shown_while_it_is_written(updates: list[Update], expected: list[str]) -> None:
+    """To a client that takes back what is not said in the end. Others read it once it is delivered."""
+    live = SaidTexts(presets.talk(), live=True, takes_back=True)
+    later = SaidTexts(presets.talk(), live=True)
+
+    assert shown(piece for update in updates for piece in live.read(update)) == expected
+    said = [update.text for update in updates if isinstance(update, DeliveryUpdate)]
+    assert "".join(piece.text for update in updates for piece in later.read(update)) == "".join(said)
 
 
 # --- What the doors answer is what the OpenAPI document says of them.
