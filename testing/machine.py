@@ -183,17 +183,17 @@ class ConversationMachine(RuleBasedStateMachine):
         return self._runs.replace(answer, self.history, self.now)
 
     def _with_calls(self, answer: LlmResponse, data: DataObject) -> LlmResponse:
-        """The response with calls of the machine's own. A typed answer keeps the calls by which it is given, in front
-        of them, and has none if it is given by the text."""
+        """The response with calls that the machine draws. A typed answer that is given by the text has none, and one
+        that is given by calls keeps these in front of them; it is none if the tools are the application's own."""
         output = answer.output
-        given = () if output is None else tuple(answer.tool_calls[place] for place in output.calls)
-        if output is not None and not given:
+        if output is not None and not output.calls:
             return changed(answer, tool_calls=())
-        return changed(
-            answer,
-            tool_calls=numbered((*given, *data.draw(self._calls)), prefix=f"call-{answer.effect_id}"),
-            output=output and changed(output, calls=tuple(range(len(given)))),
-        )
+        if self.tools or self.calls is not None:
+            output = None
+        given = () if output is None else tuple(answer.tool_calls[place] for place in output.calls)
+        calls = numbered((*given, *data.draw(self._calls)), prefix=f"call-{answer.effect_id}")
+        placed = output and changed(output, calls=tuple(range(len(given))))
+        return changed(answer, tool_calls=calls, output=placed)
 
     @cached_property
     def _runs(self) -> ToolRuns:
