@@ -84,12 +84,12 @@ def test_its_upload_works_with_curl(server: LiveServer, tmp_path: Path) -> None:
         missing("curl is not installed: `apt-get install curl`.")
     (block,) = re.findall(r"```\n(printf .*?)```", PAGE.text, re.DOTALL)
     with server.client() as client:
-        client.post("/conversations", json={"id": "dinner"}).raise_for_status()
+        client.post("/conversations", json={"id": "banquet"}).raise_for_status()
 
-        commands = block.replace("http://127.0.0.1:8000", server.url)
+        commands = block.replace("http://127.0.0.1:8000", server.url).replace("/dinner", "/banquet")
         ran = subprocess.run(["bash", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
-        (said, *_) = client.get("/conversations/dinner/transcript").json()["messages"]
+        (said, *_) = client.get("/conversations/banquet/transcript").json()["messages"]
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.endswith("month,guests\nMay,120\n")
     assert (said["files"][0]["name"], said["files"][0]["media_type"]) == ("report.csv", "text/csv")
