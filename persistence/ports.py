@@ -77,8 +77,11 @@ class Log(Protocol):
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that a delivery has failed `attempts` times and when the next attempt is due. Stored like
-        `acknowledge`, and without effect where that has none; nor, of a store that several processes share, once
-        another custody of the conversation has begun than the newest one that this process has had."""
+        `acknowledge`, and without effect where that has none.
+
+        In a store that several processes share, another custody of the conversation may have begun than the newest one
+        that this process has had. Then only what `begin` has counted is counted from 0 again, if this log has called it
+        for this delivery: the process has not died in that attempt."""
         ...
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:

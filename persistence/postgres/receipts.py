@@ -4,7 +4,9 @@ Nobody waits for a receipt: if one is lost, a delivery is made once more, which 
 conversations are collected for a moment and stored together, and are kept while the server cannot be reached.
 
 A process that stood still may note late that an attempt has failed. Meanwhile another one looks after the conversation,
-and has noted more, so that is dropped. What has arrived has arrived, whoever says so.
+and has noted more, so how often it has failed and when the next attempt is due are dropped. But the process has not
+died in that attempt, although it was counted so: it is counted from 0 again, or what a channel does not take would be
+left out after two processes that stood still. And what has arrived has arrived, whoever says so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import psycopg
 
 from ..errors import StoreError
 from ..sql.statements import Driver
-from ..sql.writing import OutboxKey, Postponement, note
+from ..sql.writing import OutboxKey, Postponement, begin_attempt, note
 from .custody import fences
 
 logger = logging.getLogger("turnwise.store")
@@ -34,10 +36,11 @@ Write = Callable[[Callable[[Driver], None]], Awaitable[None]]
 
 class Receipt(NamedTuple):
     """What became of a delivery: it has arrived, unless it is tried again later. `fence` is that of the custody under
-    which it was tried, if any."""
+    which it was tried, if any. `is_counted` says that the process counted as dead until it notes this."""
 
     postponement: Postponement | None = None
     fence: int | None = None
+    is_counted: bool = False
 
 
 class PendingReceipts:
@@ -100,14 +103,15 @@ class PendingReceipts:
 
 
 def _note(driver: Driver, receipts: Sequence[tuple[OutboxKey, Receipt]]) -> None:
-    """Store these receipts, but for attempts under a custody that is over."""
+    """Store these receipts. Of attempts under a custody that is over, store only that no process has died in them."""
     failed = [key for key, receipt in receipts if receipt.postponement is not None and receipt.fence is not None]
     newest = fences(driver, {key.conversation for key in failed}) if failed else {}
-    note(
-        driver,
-        [
-            (key, receipt.postponement)
-            for key, receipt in receipts
-            if receipt.postponement is None or receipt.fence in (None, newest.get(key.conversation))
-        ],
-    )
+    timely, late = [], []
+    for key, receipt in receipts:
+        if receipt.postponement is None or receipt.fence in (None, newest.get(key.conversation)):
+            timely.append((key, receipt.postponement))
+        elif receipt.is_counted:
+            late.append(key)
+    note(driver, timely)
+    for key in late:
+        begin_attempt(driver, key, 0)

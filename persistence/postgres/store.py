@@ -450,6 +450,8 @@ class PostgresLog:
         self._newest_fence: int | None = None
         """The fence of the newest custody that this process has had of the conversation, as far as was asked for. What
         it has begun to deliver under a custody, it may note when that one is over."""
+        self._counted: set[OutboxKey] = set()
+        """The deliveries of which an attempt was counted by `begin`, as far as they have not arrived."""
         self._moving = asyncio.Lock()
         """Held while the position may move: each step is linked to the one before it."""
 
@@ -534,17 +536,19 @@ class PostgresLog:
         Returns at once. The receipt is stored a moment later, with those of other conversations, and is kept until the
         server takes it. After a crash before that, the delivery is made once more.
         """
-        self._store.note(self._key(effect_id, target), Receipt())
+        key = self._key(effect_id, target)
+        self._counted.discard(key)
+        self._store.note(key, Receipt())
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that a delivery has failed `attempts` times and is tried again at `next_attempt`.
 
-        Stored like `acknowledge`, and without effect once the delivery is acknowledged, or another custody of the
-        conversation has begun since this process had one.
+        Stored like `acknowledge`, and without effect once the delivery is acknowledged. Once another custody of the
+        conversation has begun since this process had one, only the count of `begin` begins again.
         """
         self._fence()
-        postponement = Postponement(attempts, to_microseconds(next_attempt))
-        self._store.note(self._key(effect_id, target), Receipt(postponement, self._newest_fence))
+        key, postponement = self._key(effect_id, target), Postponement(attempts, to_microseconds(next_attempt))
+        self._store.note(key, Receipt(postponement, self._newest_fence, key in self._counted))
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
         """Store that an attempt begins at a delivery which an earlier process has left, the `begun`-th in a row.
@@ -553,6 +557,7 @@ class PostgresLog:
         """
         self._fence()
         key, fence = self._key(effect_id, target), self._newest_fence
+        self._counted.discard(key)
 
         def begin(driver: Driver) -> None:
             if fence is not None and custody.fences(driver, (key.conversation,)).get(key.conversation, fence) != fence:
@@ -561,6 +566,7 @@ class PostgresLog:
 
         await self._store.flush()
         await self._database.write(begin)
+        self._counted.add(key)
 
     def _fence(self) -> int | None:
         """Return the fence of the custody that this process has of the conversation, None if it has none."""

@@ -228,6 +228,30 @@ class CustodyContract(SharedContract):
             assert (left.target, left.attempts, left.next_attempt, left.begun) == ("screen", 5, due, 0)
 
     @in_two_processes
+    async def test_a_process_that_stood_still_has_not_died(self, one: Any, other: Any) -> None:
+        """It says so by noting, late, that the attempt has failed. An attempt that it did not make says nothing."""
+        story = Story().say().answer()
+        log = await Story().say().into(one)
+        first = await take(one, "a")
+        said = deliveries_of(story.newest[1], "screen", "paper")
+        await log.append(*story.newest, said)
+        await log.begin(*said[0], 1)
+        due = datetime.now(UTC) + timedelta(hours=1)
+        await take(other, "b")
+        newer = (await other.load("story")).log
+        for each in said:
+            await newer.begin(*each, 2)
+
+        log.postpone(*said[0], 1, due)
+        with pytest.raises(CustodyLost):
+            await log.begin(*said[1], 1)
+        log.postpone(*said[1], 1, due)
+        await one.let_go(first, at_rest=True)
+
+        left = {row.target: (row.attempts, row.begun) for row in await other.outbox(["story"])}
+        assert left == {"screen": (0, 0), "paper": (0, 2)}
+
+    @in_two_processes
     async def test_a_deleted_conversation_is_held_by_nobody(self, one: Any, other: Any) -> None:
         """To let go of it is no error, and there is nothing to take."""
         await Story().say().into(one)

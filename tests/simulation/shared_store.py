@@ -14,7 +14,6 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 from .disk import Delivered, Disk, LogKey, Process, Row, disk_time
 from .environment import EventTrace, Steady
-from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, failed
+from .faulty_store import FaultyLog, FaultyStorage, FaultyStore, at_once, failed
 
 BEATS = 4
 """How often a heart beats, and is looked at, within a lease."""
@@ -429,6 +428,11 @@ class SharedLog(FaultyLog):
     newest_fence: int | None = None
     """That of the newest custody that this process has had, as far as was asked for."""
 
+    def __init__(self, store: SharedFaultyStore, conversation_id: str, log: Log) -> None:
+        super().__init__(store, conversation_id, log)
+        self._counted: set[tuple[int, str]] = set()
+        """The deliveries of which an attempt was counted by `begin`."""
+
     def forget_custody(self) -> None:
         """Have steps compared with no fence any more."""
         self.store.custodies.pop(self.disk.key_of(self.conversation_id), None)
@@ -441,19 +445,29 @@ class SharedLog(FaultyLog):
         return taken
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """Store that an attempt has failed, soon, unless another custody has begun by then."""
+        """Store that an attempt has failed, soon. If another custody has begun by then, store only that the process has
+        not died in it."""
         self._taken()
-        key, fence, store = self.disk.key_of(self.conversation_id), self.newest_fence, self.store.cluster
-        postpone = partial(self.inner.postpone, effect_id, target, attempts, next_attempt)
-        self.store.note(lambda: postpone() if fence in (None, store.fences.get(key)) else None)
+        key, fence, cluster = self.disk.key_of(self.conversation_id), self.newest_fence, self.store.cluster
+        is_counted = (effect_id, target) in self._counted
+
+        def postpone() -> None:
+            if fence in (None, cluster.fences.get(key)):
+                self.inner.postpone(effect_id, target, attempts, next_attempt)
+            elif is_counted:
+                at_once(self.inner.begin(effect_id, target, 0))
+
+        self.store.note(postpone)
 
     async def begin(self, effect_id: int, target: str, begun: int) -> None:
         """Store that an attempt begins, unless another custody has begun."""
         self._taken()
+        self._counted.discard((effect_id, target))
         key = self.disk.key_of(self.conversation_id)
         if self.newest_fence not in (None, self.store.cluster.fences.get(key)):
             raise CustodyLost("Another process looks after this conversation now.")
         await super().begin(effect_id, target, begun)
+        self._counted.add((effect_id, target))
 
     def add(self, event: Event, step: Step, targets: tuple[tuple[int, str], ...]) -> None:
         """Store a step, unless another custody has begun."""
