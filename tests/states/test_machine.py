@@ -1168,9 +1168,9 @@ class TestWhatAStateTakes:
 
     def test_at_rest_a_message_may_come(self) -> None:
         """Idle takes a message of a person or an agent, a wake-up, a change of the policy or another setting, a request
-        for compaction or for another branch, and the close."""
+        for compaction or for another branch, the close, and a cancel, which may say what was heard of the last turn."""
         taken = {UserMessage, AgentMessage, WakeUp, *SETTINGS, PolicyChanged, CompactionRequested, CloseRequested}
-        assert set(next_events(Idle())) == {*taken, *BRANCHING}
+        assert set(next_events(Idle())) == {*taken, *BRANCHING, UserCancel}
 
     def test_a_question_takes_its_answer(self) -> None:
         """It takes an answer, messages, a wake-up, changes of settings, a cancel, another branch, the close, a resume,

@@ -37,7 +37,7 @@ from turnwise.states import (
     WorkComplete,
     presets,
 )
-from turnwise.states.effects import SwitchBranch, WithholdContent
+from turnwise.states.effects import NoteHeard, SwitchBranch, WithholdContent
 from turnwise.states.events import LlmFailed, RecentText
 from turnwise.states.guards import ORDER_OF_SUSPICION, first_suspect
 from turnwise.states.transcript import Acceptance, Suspicion, Transcript, transcript
@@ -269,7 +269,7 @@ class TestTheProjection:
     @given(traces())
     def test_it_is_the_same_in_one_go_and_entry_by_entry(self, trace: Trace) -> None:
         """The transcript is the same from pairs of event and step, from log entries, and built entry by entry;
-        deliveries, and what is withheld from models, are noted later."""
+        deliveries, what is withheld from models, and what was not heard, are noted later."""
         pairs = [(each.event, each.step) for each in trace if each.step is not None]
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
@@ -278,16 +278,28 @@ class TestTheProjection:
 
         assert transcript(pairs) == transcript(entries) == tuple(told.messages)
         shown = {(message.turn, message.seq) for message in told.messages}
-        brought = [message for message in everything if told.branches is None or (message.turn, message.seq) in shown]
-        as_brought = (message.replace(deliveries=(), undelivered=False, withheld=()) for message in told.messages)
+        cut = {(message.turn, message.seq) for message in told.messages if message.heard is not None}
+        there = {(message.turn, message.seq) for message in everything} - cut
+        # What goes along to another branch enters there without being said again.
+        compared = there if told.branches is not None else shown - cut
+        brought = [one for one in everything if (one.turn, one.seq) in there & shown]
+        as_brought = (
+            message.replace(deliveries=(), undelivered=False, withheld=())
+            for message in told.messages
+            if (message.turn, message.seq) in compared
+        )
         assert sorted(repr(message.replace(withheld=())) for message in brought) == sorted(map(repr, as_brought))
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
-        """Messages of people and models keep their order, as long as the conversation stays in its branch; only results
-        move in before other results, and only deliveries and what is withheld are noted later."""
+        """Messages of people and models keep their order, as long as the conversation stays in its branch and nobody
+        tells what was heard; only results move in before other results, and only deliveries and what is withheld are
+        noted later."""
         entries = [LogEntry.of(each.event, each.step) for each in trace if each.step is not None]
-        last = next((place for place, entry in enumerate(entries) if switches_branch(entry)), len(entries))
+        changes = (
+            switches_branch(entry) or any(isinstance(one, NoteHeard) for one in entry.effects) for entry in entries
+        )
+        last = next((place for place, changed in enumerate(changes) if changed), len(entries))
         told = [transcript(entries[:n]) for n in range(last + 1)]
 
         spoken = [[m.replace(deliveries=(), withheld=()) for m in messages if m.role != "tool"] for messages in told]

@@ -71,12 +71,12 @@ PICTURE = FileReference(sha256="a" * 64, media_type="image/png", name="menu.png"
 
 CONTENT = {
     "opened": {"title", "messages", "repairs", "schedule"},
-    "user_message": {"files", "settings", "text"},
+    "user_message": {"files", "heard", "settings", "text"},
     "agent_message": {"text"},
     "message_withdrawn": set(),
     "user_question_response": {"answers", "annotations"},
     "tool_approval": {"note", "arguments"},
-    "user_cancel": set(),
+    "user_cancel": {"heard"},
     "rewound": set(),
     "branch_switched": set(),
     "retry_requested": set(),
