@@ -17,7 +17,7 @@ export class StreamedAnswer {
     this.#thinking = el("details", { hidden: true }, summary, el("div", { className: "text plain" }, this.#nodes.thinking));
     this.element = el(
       "article", { className: "item assistant streaming", "aria-label": "Assistant, writing", "aria-busy": "true", hidden: true },
-      el("div", { className: "thought" }, this.#thinking), this.#text, this.#speech,
+      el("div", { className: "thought" }, this.#thinking), this.#text, el("div", { className: "speech" }, this.#speech),
     );
   }
 
