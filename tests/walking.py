@@ -59,7 +59,7 @@ __all__ = [
 LENGTH = 60
 """The most steps of a walk: enough for a few turns."""
 
-LOOKED_AT = 24
+LOOKED_AT = 36
 """The most events among which one is chosen."""
 
 
