@@ -20,6 +20,7 @@ import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from ..states.effects import Effect
 from ..states.errors import Refused
 from ..states.events import Answer, Event, LlmResponse, Request
 from ..states.states import State
-from ..states.values.value import Value, later
+from ..states.values.value import Record, Value, later
 from .history import History, Observation, observe
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Source:
     def of(self, value: Any) -> str:
         """The value as an expression."""
         match value:
-            case Value():
+            case Value() | Record():
                 return self._value(value)
             case datetime():
                 return self._moment(value)
@@ -138,20 +139,24 @@ class _Source:
             return f"[{items}]"
         return f"({items},)" if len(value) == 1 else f"({items})"
 
-    def _value(self, value: Value) -> str:
+    def _value(self, value: Value | Record) -> str:
         kind = type(value)
         self.needs(states.__name__ if getattr(states, kind.__name__, None) is kind else kind.__module__, kind.__name__)
-        given = {name: getattr(value, name) for name in kind.model_fields}
-        arguments = [
-            f"{name}={self.of(given[name])}"
-            for name, field in kind.model_fields.items()
-            if given[name] != field.get_default(call_default_factory=True)
-        ]
+        given = {name: (getattr(value, name), default) for name, default in _defaults(kind).items()}
+        arguments = [f"{name}={self.of(said)}" for name, (said, default) in given.items() if said != default]
         return f"{kind.__name__}({', '.join(arguments)})"
 
     def _moment(self, moment: datetime) -> str:
         after = moment - self._start
         return f"at({after.total_seconds():.15g})" if abs(after) < NEAR else _written_out(moment)
+
+
+def _defaults(kind: type[Value | Record]) -> dict[str, Any]:
+    """The fields of values of this kind, each with its default, or with what equals no value if it has none."""
+    if issubclass(kind, Value):
+        return {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
+    made = {field.name: field.default_factory for field in fields(kind) if field.default_factory is not MISSING}
+    return {field.name: made[field.name]() if field.name in made else field.default for field in fields(kind)}
 
 
 def _written_out(moment: datetime) -> str:
@@ -332,11 +337,11 @@ def _plainer(value: Any) -> Iterator[Any]:
 
 
 def _plainer_value(value: Value) -> Iterator[Value]:
-    fields = {name: getattr(value, name) for name in type(value).model_fields}
+    given = {name: getattr(value, name) for name in type(value).model_fields}
     for name, field in type(value).model_fields.items():
-        for plainer in (*_usual(name, field, fields[name]), *_plainer(fields[name])):
+        for plainer in (*_usual(name, field, given[name]), *_plainer(given[name])):
             try:
-                yield type(value).model_validate({**fields, name: plainer})
+                yield type(value).model_validate({**given, name: plainer})
             except ValidationError:
                 continue  # the plainer value is not valid
 
@@ -381,9 +386,8 @@ def _tidy(trace: tuple[Known, ...]) -> tuple[Known, ...]:
 
 def _renamed(value: Any, names: Mapping[str, str], field: str = "") -> Any:
     """The value with the ids replaced in the fields that hold one."""
-    if isinstance(value, Value):
-        fields = {name: _renamed(getattr(value, name), names, name) for name in type(value).model_fields}
-        return value.model_copy(update=fields)
+    if isinstance(value, Value | Record):
+        return value.replace(**{name: _renamed(getattr(value, name), names, name) for name in _defaults(type(value))})
     if isinstance(value, tuple):
         return tuple(_renamed(item, names) for item in value)
     return names.get(value, value) if field in ID_FIELDS else value

@@ -333,7 +333,7 @@ def test_the_tools_are_really_executed() -> None:
     """In a search by Hypothesis: results, errors that tools tell, and questions of theirs come from the tools."""
     search = ShopMachine.TestCase("runTest")
     search.settings = settings(
-        max_examples=100, stateful_step_count=25, deadline=None, phases=[Phase.generate], derandomize=True
+        max_examples=400, stateful_step_count=25, deadline=None, phases=[Phase.generate], derandomize=True
     )
     search.runTest()
 
