@@ -27,7 +27,7 @@ from pydantic import BaseModel, ValidationError
 
 from .errors import InvalidInput
 from .openai_writing import NO_RESULT, is_json_object, legal_name
-from .values.files import MAX_FILES, STORED_FILE, FileKind, FileReference, is_address
+from .values.files import MAX_FILES, STORED_FILE, FileKind, FileReference, file_of_part, is_address
 from .values.messages import HISTORY_ROLES, HistoryMessage, effect_number
 from .values.value import encodable, shortened
 
@@ -316,20 +316,22 @@ class _PartReader:
             if kept is not None:
                 yield kept
 
-    def _read(self, part: Any) -> dict[str, Any] | None:
+    def _read(self, part: Any) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind of part
         match part:
             case str():
                 self._report("A text in the list of parts was made a part.")
                 return {"type": "text", "text": part}
             case {"type": "text", "text": str()}:
                 return dict(part)
+            case {"type": "refusal", "refusal": str()} if self._role == "assistant":
+                return dict(part)
             case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
                 self._report(f"A part of the type {quoted(kind)} was made a text.")
                 return {"type": "text", "text": text}
-            case {"type": "refusal", "refusal": str()} if self._role == "assistant":
-                return dict(part)
             case {"type": "image_url" | "input_image"} | {"stored_file": _} if self._role in ("user", "tool"):
                 return self._stored(part) if STORED_FILE in part else self._image(part)
+            case {"type": "file"} if self._role in ("user", "tool") and file_of_part(part) and self._has_room():
+                return dict(part)
             case {"type": str(kind)}:
                 self._report(f"A part of the type {quoted(kind)} was left out.")
             case _:

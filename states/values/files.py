@@ -199,8 +199,17 @@ def file_of_part(part: Mapping[str, Any]) -> FileReference | None:
             return reference_in(part)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return image_at(url)
+        case {"type": "file", "file": {"file_id": str(url), "format": str(media_type)}}:
+            return _at(url, media_type)
         case _:
             return None
+
+
+def _at(url: str, media_type: str) -> FileReference | None:
+    try:
+        return FileReference(url=url, media_type=media_type)
+    except ValueError:
+        return None
 
 
 def image_at(url: str) -> FileReference | None:

@@ -44,7 +44,7 @@ def _faults_of_each(messages: list[Given]) -> Iterator[str]:
         if not isinstance(content, str | list | None) or content == []:
             yield f"{place}: content is neither text nor parts"
         for part in content if isinstance(content, list) else ():
-            if part["type"] not in ("text", "image_url", "stored_file", "refusal"):
+            if part["type"] not in ("text", "image_url", "file", "stored_file", "refusal"):
                 yield f"{place}: unknown part"
         says_something = _says_something(content) or bool((message.get("refusal") or "").strip())
         if role != "tool" and not says_something and not (role == "assistant" and message.get("tool_calls")):
