@@ -169,10 +169,6 @@ def _window(step: StepBuilder[State], context: Context) -> int | None:
     return models_of(context.policy, profile)[place].window
 
 
-_LEAST_CLEARED = 0.1
-"""The least share of the window that is cleared while it is not full: less would not be worth a changed beginning."""
-
-
 def clearing_makes_room(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """Without old results of tools the next request has room enough, and the window is full, or so far used that it is
     worth while."""
@@ -188,7 +184,7 @@ def makes_room(step: StepBuilder[State], context: Context, used: int, clearable:
     full = context.policy.window * window
     if used >= full:
         return used - clearable < full
-    return used >= rules.share * window and clearable >= _LEAST_CLEARED * window
+    return used >= rules.share * window and clearable >= rules.least * window
 
 
 def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -635,9 +635,11 @@ class Clearing(Rules):
     summarized. A model reads a line in place of each, and can read the result by `read_result`."""
 
     share: float = Field(default=0.75, gt=0, le=1)
-    """The share of a model's window from which on they are cleared. Below the share that counts as full
-    (`Policy.window`), they are cleared only where that frees a tenth of the window or more, because providers cache the
-    beginning of a request only as long as it stays the same."""
+    """The share of a model's window from which on they are cleared."""
+
+    least: float = Field(default=0.1, ge=0, le=1)
+    """The least share of the window that is cleared below the share that counts as full (`Policy.window`). Less would
+    not be worth a changed beginning: providers cache that of a request only as long as it stays the same."""
 
     rounds: int = Field(default=3, ge=1)
     """How many of the newest rounds of calls keep their results."""

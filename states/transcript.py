@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count, dropwhile, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from .branches import ROOT, Branches, Stretches
 from .effects import (
@@ -75,6 +75,8 @@ from .values.output import OutputSchema
 from .values.round import RoundCall
 from .values.turn import BranchPoint, TurnEnded
 from .values.value import REFUSED_CONTENT, UNEXPLAINED, FailureKind
+
+T = TypeVar("T")
 
 
 def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
@@ -323,6 +325,8 @@ class Transcript:
     _stretches: Stretches = _UNDIVIDED
     _summaries: tuple[tuple[int, int, Condensed], ...] = ()
     """Every summary so far, with the stretch and the turn in which it was made."""
+    _clearings: tuple[tuple[int, int, int], ...] = ()
+    """Up to which place results were cleared each time, with the stretch and the turn in which they were."""
     _again: dict[int, Message] | None = None
     """The messages of hidden turns that are answered again and have not entered yet, by the step that brought them."""
     _interrupted: NoteHeard | None = None
@@ -679,6 +683,7 @@ class Transcript:
         self._stretches, self.messages, self._places = stretches.show(self.branches.path, self.branches.stretch)
         self._keep_again(switch.to, left)
         self._show_summary()
+        self._show_cleared()
         self._take_along(left, places, {one.event_id for one in switch.to.again}, turn=switch.turns, seq=seq)
         self._results.clear()
         self._undelivered.clear()
@@ -717,17 +722,32 @@ class Transcript:
 
     def _show_summary(self) -> None:
         """Let the newest summary of this branch stand in place of what it covers."""
-        condensed, branches = self.condensed, self.branches
-        assert branches is not None, "the conversation has just gone to another branch"
+        condensed = self.condensed
         self._summaries = tuple(
             (stretch, turn, condensed if condensed is not None and one.seq == condensed.seq else one)
             for stretch, turn, one in self._summaries
         )
-        ends = {part.stretch: part.turn for part in branches.path}
-        shown = [one for stretch, turn, one in self._summaries if turn <= ends.get(stretch, -1)]
+        shown = self._of_branch(self._summaries)
         self.condensed = shown[-1] if shown else None
         if self.condensed is not None:
             self._condense(self.condensed, sum(one.seq < self.condensed.seq for one in self.messages))
+
+    def _show_cleared(self) -> None:
+        """Let those results be cleared that were on this branch. The messages in front of a clearing have the same
+        places on every branch that it is on."""
+        if not self._clearings:
+            return
+        last = max(self._of_branch(self._clearings), default=-1)
+        for place, message in enumerate(self.messages):
+            is_cleared = place <= last and may_be_cleared(message)
+            if message.cleared != is_cleared:
+                self.messages[place] = message.replace(cleared=is_cleared)
+
+    def _of_branch(self, made: Iterable[tuple[int, int, T]]) -> list[T]:
+        """What was made in a stretch and a turn that are on the branch to which the conversation has just gone."""
+        assert self.branches is not None, "the conversation has just gone to another branch"
+        ends = {part.stretch: part.turn for part in self.branches.path}
+        return [one for stretch, turn, one in made if turn <= ends.get(stretch, -1)]
 
     # --- what models are not shown of it
 
@@ -735,15 +755,19 @@ class Transcript:
         if isinstance(effect, NoteHeard):
             self._interrupted = effect
         elif isinstance(effect, ClearResults):
-            self._clear_results(effect.rounds)
+            self._clear_results(effect.rounds, turn)
         else:
             self._withhold(effect, turn)
 
-    def _clear_results(self, rounds: int) -> None:
+    def _clear_results(self, rounds: int, turn: int) -> None:
         """Mark the results that are cleared from now on, on the branch under way."""
-        for place in old_results(self.messages, rounds):
+        places = list(old_results(self.messages, rounds))
+        if not places:
+            return
+        for place in places:
             self.messages[place] = self.messages[place].replace(cleared=True)
-            self.hides_results, self.is_verbatim = True, False
+        self._clearings = (*self._clearings, (self._stretch, turn, places[0]))
+        self.hides_results, self.is_verbatim = True, False
 
     def _withhold(self, effect: WithholdContent, turn: int) -> None:
         """Mark what is withheld from now on. If it is what people said, what was withheld before it did not help, and
@@ -963,13 +987,13 @@ def old_results(messages: Sequence[Message], rounds: int) -> Iterator[int]:
         message = messages[place]
         if message.tool_calls:
             newer += 1
-        elif newer >= rounds and _is_clearable(message):
+        elif newer >= rounds and not message.cleared and may_be_cleared(message):
             yield place
 
 
-def _is_clearable(message: Message) -> bool:
-    is_long = len(message.text) > SHORTEST_CLEARED or bool(message.files)
-    return is_long and message.role == "tool" and not message.cleared
+def may_be_cleared(message: Message) -> bool:
+    """Whether this is a result that is worth clearing. `Pure.`"""
+    return message.role == "tool" and (len(message.text) > SHORTEST_CLEARED or bool(message.files))
 
 
 def _own_turn(entry: LogEntry) -> int:

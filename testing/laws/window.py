@@ -6,7 +6,7 @@ from ...states.effects import ClearResults, CompactHistory, RequestLlm, SwitchBr
 from ...states.events import CompactionRequested, EffectFailed, LlmFailed, LlmResponse
 from ...states.policy import models_of
 from ...states.states import Compacting, LlmRequesting
-from ...states.transcript import SHORTEST_CLEARED
+from ...states.transcript import may_be_cleared
 from ...states.values.messages import Message
 from ..history import History, require
 
@@ -61,8 +61,11 @@ def clears_old_results(history: History) -> None:
     rounds = cleared[0].rounds
     for message, newer in _with_newer_rounds(history.transcript):
         if message.role == "tool":
-            is_long = len(message.text) > SHORTEST_CLEARED or bool(message.files)
-            require(message.cleared or newer < rounds or not is_long, "an old result is still shown", history)
+            require(
+                message.cleared or newer < rounds or not may_be_cleared(message),
+                "an old result is still shown",
+                history,
+            )
             require(newer >= rounds or not message.cleared, "a new result is not shown any more", history)
 
 

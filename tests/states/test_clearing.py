@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from turnwise.states import (
+    BranchSwitched,
     Clearing,
     ClearResults,
     CompactHistory,
@@ -95,6 +96,15 @@ class TestWhen:
         conversation = working()
 
         look(conversation, usage, clearable)
+
+        assert (ClearResults in conversation.wanted()) == clears
+
+    @pytest.mark.parametrize(("least", "clears"), [(0.2, True), (0.21, False)])
+    def test_how_large_a_part_is_a_rule(self, least: float, clears: bool) -> None:
+        """Of 1,000 tokens 200 are worth it, where a fifth is enough."""
+        conversation = working(clear_results=Clearing(least=least))
+
+        look(conversation, LARGE, 200)
 
         assert (ClearResults in conversation.wanted()) == clears
 
@@ -211,6 +221,25 @@ class TestWhat:
         conversation.says("again")
 
         assert ClearResults in conversation.wanted()
+
+    def test_another_branch_shows_what_was_not_cleared_there(self) -> None:
+        """A clearing holds where it was made, and in what follows it there."""
+        conversation = working(2)
+        conversation.model_says("Done.", usage=HALF)
+        conversation.says("second")
+        for _ in range(3):
+            look(conversation, HALF, 0)
+        look(conversation, FULL, 400)
+        conversation.model_says("Done, too.", usage=HALF)
+        there = cleared(conversation)
+
+        conversation.happens(Rewound, before=2)
+        elsewhere = cleared(conversation)
+        conversation.happens(BranchSwitched, turn=2, branch=conversation.state.book.branch)
+
+        assert there == [True] * 3 + [False] * 3
+        assert elsewhere == [False] * 2
+        assert cleared(conversation) == there
 
     def test_a_turn_that_fails_has_lost_nothing(self) -> None:
         """The results of the turn can be read whole, and are shown to the next one as far as they were."""
