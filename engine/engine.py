@@ -473,10 +473,16 @@ class Engine(Homebound):
         async with self._registry.family(checked_new_id(conversation_id)):
             return await self._handle(await self._begin(chosen, conversation_id, is_new=False))
 
+    async def _is_stored(self, sha256: str) -> bool:
+        """Whether the store has the file with this digest."""
+        return await self.store.files.read(None, sha256, 0, 0) is not None
+
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
         it is returned as it is if it was asked for in the same way."""
-        opening = await opening_of(conversation_id, self.now(), self.choices, self._parts.policy, chosen)
+        opening = await opening_of(
+            conversation_id, self.now(), self.choices, self._parts.policy, chosen, self._is_stored
+        )
         opened = opening.event
         loop = None if is_new else await self._registry.find_loop(conversation_id)
         if loop is None and opened.works_for is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -86,6 +86,9 @@ class ChosenOpening:
         )
 
 
+IsStored = Callable[[str], Awaitable[bool]]
+
+
 class Opening(NamedTuple):
     """The first event of a conversation, and the files that are to be stored before it."""
 
@@ -94,9 +97,10 @@ class Opening(NamedTuple):
 
 
 async def opening_of(
-    conversation_id: str, at: datetime, choices: Choices, default: Policy, chosen: ChosenOpening
+    conversation_id: str, at: datetime, choices: Choices, default: Policy, chosen: ChosenOpening, is_stored: IsStored
 ) -> Opening:
-    """Return how a conversation begins in an engine whose policy is `default`. Raises `ConfigurationError` for
+    """Return how a conversation begins in an engine whose policy is `default`. `is_stored` says whether its store has
+    the file with a digest, to which a history may refer. Raises `ConfigurationError` for
     what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
     works_for: GivenConversation | None = chosen.header["works_for"]
     role = _role_of_new(chosen.header["role"], works_for)
@@ -106,7 +110,7 @@ async def opening_of(
         policy = background_policy(default) if role == "background" else default
     rules = choices.rules(policy, names, chosen.model, role)
     taken = TakenFiles(rules.policy.files)
-    history = await _read_history(chosen.messages, chosen.system, taken)
+    history = await _read_history(chosen.messages, chosen.system, taken, is_stored)
     schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
     opened = make(
         Opened,
@@ -186,14 +190,20 @@ def owner_for(owner: str | None, state: State, context: Context) -> str | None:
     return context.owner
 
 
-async def _read_history(messages: GivenMessages | None, system: str, taken: TakenFiles) -> RepairedHistory:
+async def _read_history(
+    messages: GivenMessages | None, system: str, taken: TakenFiles, is_stored: IsStored
+) -> RepairedHistory:
     """Return the history of these messages, checked and repaired, and the system prompt: `system`, if it is not empty,
     or that of the history. A long history takes a second, in which other conversations go on. Raises `InvalidInput`."""
     if messages is None:
         return RepairedHistory(system, (), ())
     if isinstance(messages, Iterator):
         messages = list(islice(messages, MAX_MESSAGES + 1))
-    return await asyncio.to_thread(repair_history, messages, system, taken.take)
+    history = await asyncio.to_thread(repair_history, messages, system, taken.take)
+    referred = {file.sha256 for message in history.messages for file in message.files}
+    brought = {file.reference.sha256 for file in taken.files}
+    lost = {sha256 for sha256 in referred - brought if not await is_stored(sha256)}
+    return await asyncio.to_thread(repair_history, messages, system, taken.take, lost) if lost else history
 
 
 _LOGGED = 10

@@ -16,14 +16,14 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from .errors import InvalidInput
 from .openai_writing import NO_RESULT, is_json_object, legal_name
@@ -53,19 +53,30 @@ TakeFile = Callable[[str, str], FileReference]
 the file, which may be empty. Raises `InvalidInput` for what cannot be used."""
 
 
+class GivenFiles(NamedTuple):
+    """What becomes of the files of a history: `take` takes bytes, and the files that are `lost` are not stored."""
+
+    take: TakeFile | None = None
+    lost: Collection[str] = ()
+
+
 def repair_history(
-    messages: Iterable[Mapping[str, Any] | BaseModel], system: str = "", take_file: TakeFile | None = None
+    messages: Iterable[Mapping[str, Any] | BaseModel],
+    system: str = "",
+    take_file: TakeFile | None = None,
+    lost: Collection[str] = (),
 ) -> RepairedHistory:
     """Return the history of these messages, which are in OpenAI's chat format, with everything repaired that a provider
     would refuse.
 
     The system messages at the beginning become the system prompt, unless it is given as `system`; those behind them
     stay where they are. Members that the format does not know are kept, but not sent to a model. In place of the bytes
-    of a file stands the reference that `take_file` returns; without it they are left out. Raises `InvalidInput`
-    for what is no list of mappings, and for more than `MAX_MESSAGES`. `Pure.`
+    of a file stands the reference that `take_file` returns; without it they are left out. So are references to the
+    files that are `lost`, by their digests. Raises `InvalidInput` for what is no list of mappings, and for more than
+    `MAX_MESSAGES`. `Pure.`
     """
     repairs = Repairs()
-    entries = list(arranged(_read_all(_checked(messages), repairs, take_file), repairs))
+    entries = list(arranged(_read_all(_checked(messages), repairs, GivenFiles(take_file, lost)), repairs))
     leading = list(takewhile(_is_system, entries))
     if system.strip():
         for entry in leading:
@@ -109,11 +120,11 @@ def _text_of(entry: Entry) -> str:
 
 
 def _read_all(
-    messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs, take_file: TakeFile | None
+    messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs, files: GivenFiles
 ) -> Iterator[Entry]:
     copies = ((place, _copied(message, partial(repairs.add, place))) for place, message in enumerate(messages))
     for place, fields in _as_messages(copies, repairs):
-        repaired = _repaired(fields, partial(repairs.add, place), take_file)
+        repaired = _repaired(fields, partial(repairs.add, place), files)
         if repaired is not None:
             yield Entry(place, repaired)
 
@@ -128,16 +139,14 @@ def _copied(message: Mapping[str, Any] | BaseModel, report: _ReportRepair) -> di
     return fields
 
 
-def _repaired(
-    fields: dict[str, Any], report: _ReportRepair, take_file: TakeFile | None = None
-) -> dict[str, Any] | None:
+def _repaired(fields: dict[str, Any], report: _ReportRepair, files: GivenFiles) -> dict[str, Any] | None:
     """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
     role = _role(fields, report)
     if role is None:
         return None
     _repair_members(role, fields, report)
     if "content" in fields or role != "assistant":
-        fields["content"] = _repair_content(role, fields.get("content"), report, take_file)
+        fields["content"] = _repair_content(role, fields.get("content"), report, files)
     if role == "assistant":
         _repair_calls(fields, report)
     elif role == "tool" and fields["content"] is None:
@@ -265,7 +274,7 @@ def _mended(arguments: str) -> str | None:
 _TEXTS = {"text", "input_text", "output_text"}
 
 
-def _repair_content(role: str, content: Any, report: _ReportRepair, take_file: TakeFile | None) -> Any:
+def _repair_content(role: str, content: Any, report: _ReportRepair, files: GivenFiles) -> Any:
     """Return the content as a text, a list of parts that is not empty, or None. `content` is a JSON value."""
     if content is None or isinstance(content, str):
         return content
@@ -280,7 +289,7 @@ def _repair_content(role: str, content: Any, report: _ReportRepair, take_file: T
         return None
     if not content:
         report("The content is an empty list, and was left out.")
-    return list(_PartReader(role, report, take_file).read_all(content)) or None
+    return list(_PartReader(role, report, files).read_all(content)) or None
 
 
 def is_blank(content: Any) -> bool:
@@ -291,7 +300,7 @@ def is_blank(content: Any) -> bool:
 
 
 def _is_file(part: dict[str, Any]) -> bool:
-    return part["type"] == "image_url" or STORED_FILE in part
+    return part["type"] in ("image_url", "file") or STORED_FILE in part
 
 
 def _are_parts(content: Any) -> bool:
@@ -303,10 +312,10 @@ def _are_parts(content: Any) -> bool:
 class _PartReader:
     """Reads the parts of one message."""
 
-    def __init__(self, role: str, report: _ReportRepair, take_file: TakeFile | None) -> None:
+    def __init__(self, role: str, report: _ReportRepair, files: GivenFiles) -> None:
         self._role = role
         self._report = report
-        self._take_file = take_file
+        self._given = files
         self._files = 0
 
     def read_all(self, parts: list[Any]) -> Iterator[dict[str, Any]]:
@@ -316,7 +325,7 @@ class _PartReader:
             if kept is not None:
                 yield kept
 
-    def _read(self, part: Any) -> dict[str, Any] | None:  # noqa: PLR0911 - one for each kind of part
+    def _read(self, part: Any) -> dict[str, Any] | None:
         match part:
             case str():
                 self._report("A text in the list of parts was made a part.")
@@ -328,10 +337,13 @@ class _PartReader:
             case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
                 self._report(f"A part of the type {quoted(kind)} was made a text.")
                 return {"type": "text", "text": text}
-            case {"type": "image_url" | "input_image"} | {"stored_file": _} if self._role in ("user", "tool"):
-                return self._stored(part) if STORED_FILE in part else self._image(part)
-            case {"type": "file"} if self._role in ("user", "tool") and file_of_part(part) and self._has_room():
-                return dict(part)
+            case (
+                {"type": "image_url" | "input_image"}
+                | {"stored_file": _}
+                | {"type": "file", "file": {"file_id": _, "format": _}}
+            ) if self._role in ("user", "tool"):
+                is_image = part.get("type") != "file" and STORED_FILE not in part
+                return self._image(part) if is_image else self._referred(part)
             case {"type": str(kind)}:
                 self._report(f"A part of the type {quoted(kind)} was left out.")
             case _:
@@ -362,11 +374,11 @@ class _PartReader:
 
     def _taken(self, url: str, what: str, kind: FileKind, name: str = "") -> FileReference | None:
         """The reference to what a data: URL holds, or None if it is nothing of this kind that can be used."""
-        if self._take_file is None:
+        if self._given.take is None:
             self._report(f"{what} was left out: there is no place for its bytes.")
             return None
         try:
-            file = self._take_file(url, name)
+            file = self._given.take(url, name)
         except InvalidInput as invalid:
             self._report(f"{what} was left out: {invalid.sentence}")
             return None
@@ -377,12 +389,12 @@ class _PartReader:
             self._report(f"The media type of {what[0].lower()}{what[1:]} was corrected.")
         return file
 
-    def _stored(self, part: dict[str, Any]) -> dict[str, Any] | None:
-        """A part whose file is stored beside the log."""
-        try:
-            FileReference.model_validate(part[STORED_FILE])
-        except ValidationError:
-            self._report("A file was left out: its reference cannot be read.")
+    def _referred(self, part: dict[str, Any]) -> dict[str, Any] | None:
+        """A part that refers to a file, as the messages of a conversation write it."""
+        file = file_of_part(part)
+        if file is None or file.sha256 in self._given.lost:
+            why = "its reference cannot be read" if file is None else "it is not stored here"
+            self._report(f"A file was left out: {why}.")
             return None
         return part if self._has_room() else None
 

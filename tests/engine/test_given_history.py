@@ -17,6 +17,7 @@ from turnwise.engine.requests import MAX_HISTORY
 from turnwise.hosts.terminal.commands.database import transcript_lines
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.export import export_all, first_line, import_records, last_line
+from turnwise.persistence.maintenance.files import ImportedFiles, lines_of_files
 from turnwise.persistence.maintenance.reading import read_export
 from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
@@ -113,6 +114,19 @@ class TestBeginning:
         assert answered == {"role": "assistant", "content": "Takumi has one."}
         assert (copied, repairs, faults_in(messages)) == (messages, (), [])
 
+    async def test_a_file_that_is_not_stored_here_is_left_out(self, database: Database) -> None:
+        """A history may refer to files by their digests, as long as the store has them."""
+        lost = {"type": "stored_file", "stored_file": {"sha256": "e" * 64, "media_type": "image/png", "size": 67}}
+        async with Engine.open(database) as engine:
+            said = [{"type": "text", "text": "Like here."}, lost]
+            conversation = await engine.create(messages=[{"role": "user", "content": said}])
+
+            repairs = await conversation.repairs()
+            messages = await conversation.messages()
+
+        assert repairs == ("messages[0]: A file was left out: it is not stored here.",)
+        assert messages == [{"role": "user", "content": [{"type": "text", "text": "Like here."}]}]
+
     async def test_repairs_are_reported_once_and_can_be_read(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -192,11 +206,14 @@ class TestEverythingElse:
             report = await conversation.replay()
             messages = {one.id: await one.messages() for one in (conversation, copy)}
             lines = [first_line()]
-            async for _, exported in export_all(engine.store):
-                lines += list(exported)  # type: ignore[arg-type]
+            written: set[str] = set()
+            async for exported_id, exported in export_all(engine.store):
+                lines += [*[line async for line in lines_of_files(engine.store, exported_id, written)], *exported]  # type: ignore[misc]
             assert (await examine(engine.store)).findings == ()
         async with Engine.open(tmp_path / "two.db", model=llm) as engine:
-            await import_records(engine.store, read_export(f"{line}\n".encode() for line in [*lines, last_line(2)]))
+            with ImportedFiles() as files:
+                records = read_export((f"{line}\n".encode() for line in [*lines, last_line(2)]), files)
+                await import_records(engine.store, records, files)
             again = {one: await (await engine.get(one)).messages() for one in messages}
 
         assert report.divergence is None
