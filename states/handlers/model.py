@@ -35,9 +35,7 @@ from ..junctions import (
     compact_up_to,
     conclude_with,
     end_cancelled,
-    go_to_branch,
     limit_sentence,
-    mark_branch,
     name_limit,
     send,
 )
@@ -443,8 +441,7 @@ def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
 def leave(step: StepBuilder[Compacting], event: Branching, context: Context) -> None:
     """The compaction is stopped, and the conversation goes to another branch."""
     stop(step, event, context)
-    mark_branch(step, event, context)
-    go_to_branch(step, event, context)
+    turns.change_branch(step, event, context)
 
 
 def cancel(step: StepBuilder[Compacting], event: UserCancel, context: Context) -> None:
