@@ -55,9 +55,9 @@ _CONTAINERS = (
 """Media types whose files begin alike: what is inside decides, and its sender knows it."""
 
 _ZIPPED: Mapping[str, str] = {
-    "word/": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    "xl/": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "ppt/": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "word": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xl": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "ppt": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 """The folder in a zip file that tells which document of an office program it is."""
 
@@ -171,13 +171,8 @@ def _zipped(data: bytes) -> str:
             names = archive.namelist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         names = []
-    return next(
-        (kind for folder, kind in _ZIPPED.items() if any(map(folder.__eq__, _folders(names)))), "application/zip"
-    )
-
-
-def _folders(names: list[str]) -> Iterator[str]:
-    return (f"{name.partition('/')[0]}/" for name in names)
+    folders = {name.partition("/")[0] for name in names}
+    return next((kind for folder, kind in _ZIPPED.items() if folder in folders), "application/zip")
 
 
 def _by_magic(head: bytes) -> Iterator[str]:

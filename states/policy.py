@@ -852,7 +852,7 @@ def output_of(policy: Policy, profile: str) -> OutputSchema | None:
 def named_models(policy: Policy) -> tuple[ModelSpec, ...]:
     """Return all models that the policy names: its own, then those of its profiles, each name once. `Pure.`"""
     named: dict[str, ModelSpec] = {}
-    for model in (*policy.models, *(profile.model for profile in policy.profiles)):
+    for model in (*policy.models, *[profile.model for profile in policy.profiles]):
         if model is not None:
             named.setdefault(model.name, model)
     return tuple(named.values())

@@ -246,17 +246,13 @@ def clearable_tokens(
     history = _history(effect, context, transcript, turn, transcript.found(effect.memory))
     old = [history[place] for place in old_results(history, rules.rounds)]
     characters = sum(min(len(one.text), one.max_result or most) + _FILE * len(one.files) for one in old)
-    in_all = len(canonical_json(request.tools)) + sum(map(_characters, request.messages))
+    in_all = len(canonical_json(request.tools)) + request.size + _FILE * sum(map(_files_in, request.messages))
     return characters * (used or in_all // _CHARACTERS_OF_TOKEN) // max(in_all, characters, 1)
 
 
-def _characters(message: WireMessage) -> int:
-    """How many characters of a message a model reads. A file that is sent as text counts like any other text."""
-    content = message.get("content") or ""
-    called = sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
-    if isinstance(content, str):
-        return called + len(content)
-    return called + sum(len(part["text"]) if "text" in part else _FILE for part in content)
+def _files_in(message: WireMessage) -> int:
+    content = message.get("content")
+    return sum("text" not in part for part in content) if isinstance(content, list) else 0
 
 
 def _history(

@@ -272,14 +272,13 @@ class Wording:
     def note(self, message: Message) -> str:
         """What the model is told behind a message: of an answer that it was stopped. It is told in the user's role,
         since a model goes on to write what it finds in its own answers. `Pure.`"""
-        if message.role != "assistant":
-            return ""
-        if message.heard is None or message.heard == message.text != "":
-            return self.stopped if message.stopped or message.heard is not None else ""
-        return self._told(message.heard)
+        return self.told(message) if message.role == "assistant" else ""
 
-    def _told(self, heard: str) -> str:
-        """What a model is told of a text that the user has interrupted."""
+    def told(self, message: Message) -> str:
+        """What a model is told of a text that the user has stopped or interrupted; empty for any other. `Pure.`"""
+        heard, is_answer = message.heard, message.role == "assistant"
+        if heard is None or (is_answer and heard == message.text != ""):
+            return self.stopped if is_answer and (message.stopped or heard is not None) else ""
         return self.heard.replace("{heard}", escape_tags(heard)) if heard.strip() else self.unheard
 
     def read(self, message: Message) -> Message:
@@ -292,7 +291,7 @@ class Wording:
             message = self._shortened(message)
         read = escaped_message(message) if message.audience is None else message.replace(text=text_for_model(message))
         if message.heard is not None and message.role == "tool":
-            read = read.replace(text=f"{read.text}\n\n{self._told(message.heard)}".strip())
+            read = read.replace(text=f"{read.text}\n\n{self.told(message)}".strip())
         if message.undelivered:
             read = read.replace(text=f"{read.text}\n\n{self.undelivered}".strip())
         return read

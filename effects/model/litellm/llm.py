@@ -24,7 +24,7 @@ from ....states.values.files import FileKind
 from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.output import OutputWay
 from ....states.values.value import FailureKind
-from ..families import Need, family_named, maker_of
+from ..families import CONTENT, Need, family_named, maker_of
 from ..port import (
     SENTENCES,
     LlmFailure,
@@ -249,7 +249,7 @@ class LiteLlm:
         arguments = self._arguments(request)
         answer = await self._ask_with(arguments, request, show)
         for _ in range(MOST_PAUSES):
-            blocks = answer.opaque_fields.get("content")
+            blocks = answer.opaque_fields.get(CONTENT)
             if answer.finish_reason != PAUSED or not blocks:
                 break
             begun = {"role": "assistant", "content": blocks}
@@ -377,8 +377,7 @@ class LiteLlm:
             finish_reason=assembler.usual_finish_reason,
             usage=usage,
             model=request.model,
-            opaque_fields=assembler.opaque_fields
-            | ({"content": [*blocks]} if (blocks := assembler.content_blocks) else {}),
+            opaque_fields=assembler.opaque_fields,
             thinking_field=assembler.thinking_field or "reasoning_content",
             citations=assembler.citations(request.model),
             logprobs=assembler.logprobs,
@@ -425,7 +424,7 @@ def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
         )
         for one in more.citations
     )
-    blocks = [*answer.opaque_fields["content"], *(more.opaque_fields.get("content") or _text_blocks(more.content))]
+    blocks = [*answer.opaque_fields[CONTENT], *(more.opaque_fields.get(CONTENT) or _text_blocks(more.content))]
     return replace(
         more,
         content=answer.content + more.content,
@@ -433,7 +432,7 @@ def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
         opaque=(*answer.opaque, *more.opaque),
         usage=answer.usage + more.usage,
         citations=(*answer.citations, *moved),
-        opaque_fields={**answer.opaque_fields, **more.opaque_fields, "content": blocks},
+        opaque_fields={**answer.opaque_fields, **more.opaque_fields, CONTENT: blocks},
     )
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from .content_blocks import ContentBlocks
 from .responses import ResponseEvents, is_of_response
-from .stream_assembler import CITED, CONTENT, GROUNDING, BrokenAnswer, MalformedChunk, StreamAssembler
+from .stream_assembler import BLOCKS, CITED, GROUNDING, BrokenAnswer, MalformedChunk, StreamAssembler
 
 Chunk = Mapping[str, Any]
 
@@ -310,7 +310,7 @@ class ChunkReader:
     def _kept(self) -> dict[str, Any]:
         """What litellm's translators do not pass on of the answer that ends now."""
         blocks = self._regular.blocks
-        kept = {CONTENT: blocks.content, CITED: [*blocks.citations], GROUNDING: self._grounding}
+        kept = {BLOCKS: blocks.content, CITED: [*blocks.citations], GROUNDING: self._grounding}
         return {name: value for name, value in kept.items() if value}
 
     async def aclose(self) -> None:

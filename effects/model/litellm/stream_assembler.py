@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from ....states.values.messages import Citation
 from ....states.values.value import FailureKind, encodable
+from ..families import CONTENT
 from ..port import THOUGHTS, ModelCall, Token, UnreadableContent, read_content, read_thinking
 from ..spoken_words import StreamedSpeech
 from .citations import MOST_CITATIONS, citation_of, citations_in, grounding_citations
@@ -58,7 +59,7 @@ _ENDINGS = {
 
 _KINDS: tuple[Literal["text", "thinking"], ...] = ("text", "thinking")
 
-CITED, CONTENT, GROUNDING = "cited", "content_blocks", "grounding"
+CITED, BLOCKS, GROUNDING = "cited", "content_blocks", "grounding"
 """Fields of a delta for what a provider writes elsewhere: the passages that are cited, each with its part of the text;
 the blocks of the message, where they go back as they are; the metadata that grounds a text."""
 
@@ -66,7 +67,7 @@ _OF_SOURCES = ("annotations", "citations", "search_results", CITED, GROUNDING)
 
 _KNOWN = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "thinking_blocks", "name", "audio", "images"}
-    | {"token_ids", "stop_reason", "logprobs", "obfuscation", "padding", CONTENT}
+    | {"token_ids", "stop_reason", "logprobs", "obfuscation", "padding", BLOCKS}
     | {*_OF_SOURCES, *THOUGHTS}
 )
 """The fields of a delta that do not go back to their provider as they are."""
@@ -101,7 +102,6 @@ class StreamAssembler:
         self.error: Any = None
         self.usage: dict[str, Any] = {}
         self.opaque_fields: dict[str, Any] = {}
-        self.content_blocks: tuple[dict[str, Any], ...] = ()
         self.thinking_field = ""
         self._failed: FailureKind | None = None
         self._show = show
@@ -292,8 +292,8 @@ class StreamAssembler:
             came = True
         if not delta.keys().isdisjoint(_OF_SOURCES):
             self._add_sources(delta)
-        if blocks := delta.get(CONTENT):
-            self.content_blocks = tuple(blocks)
+        if blocks := delta.get(BLOCKS):
+            self.opaque_fields[CONTENT] = [*blocks]
         if opaque := {name: value for name, value in delta.items() if name not in _KNOWN and value is not None}:
             self.opaque_fields = merged(self.opaque_fields, opaque)
         return came

@@ -100,10 +100,10 @@ def _prompted(arguments: Arguments) -> Arguments:
         return without(arguments, "response_format")
     schema = (form.get("json_schema") or {}).get("schema", {"type": "object"})
     told = {"role": "user", "content": f"{_FORM}\n{json.dumps(schema, ensure_ascii=False)}"}
-    *before, last = arguments.get("messages") or [told]
-    is_behind_user = last is not told and last["role"] == "user"
-    messages = [*before, merged(last, told)] if is_behind_user else [*before, *([] if last is told else [last]), told]
-    return {**without(arguments, "response_format"), "messages": messages}
+    messages = [*(arguments.get("messages") or ())]
+    if messages and messages[-1]["role"] == "user":
+        told = merged(messages.pop(), told)
+    return {**without(arguments, "response_format"), "messages": [*messages, told]}
 
 
 # --- messages

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from math import inf
 from operator import methodcaller
 from typing import Any
 
@@ -124,16 +125,7 @@ class LlmRequestPerformer:
             asking.answering = self._caller.begin(sent, show)
             answer = await self._caller.finish(asking.answering)
         except LlmFailure as failure:
-            return LlmFailed(
-                effect_id=effect.effect_id,
-                at=self._clock.now(),
-                kind=failure.kind,
-                sentence=sentence_of(failure),
-                retry_after=failure.retry_after,
-                held=await _held(failure, request, effect, context),
-                usage=failure.usage,
-                clearable=await _clearable(effect, context, request) if failure.kind == "context_window" else 0,
-            )
+            return await self._failed(failure, request, effect, context)
         response = self._response(effect, request, digest, answer, context, offer, schema)
         used = response.usage.tokens
         if not _is_near_window(context.policy, used):
@@ -210,6 +202,20 @@ class LlmRequestPerformer:
             logprobs=None if answer.logprobs is None else storable_block(answer.logprobs, model),
         )
 
+    async def _failed(
+        self, failure: LlmFailure, request: ModelRequest, effect: RequestLlm, context: EffectContext
+    ) -> LlmFailed:
+        return LlmFailed(
+            effect_id=effect.effect_id,
+            at=self._clock.now(),
+            kind=failure.kind,
+            sentence=sentence_of(failure),
+            retry_after=failure.retry_after,
+            held=await _held(failure, request, effect, context),
+            usage=failure.usage,
+            clearable=await _clearable(effect, context, request) if failure.kind == "context_window" else 0,
+        )
+
     def _stopped(self, effect: RequestLlm, asking: _Asking) -> LlmStopped:
         """What had come of the answer. A model that has shown nothing may not have begun."""
         fields: dict[str, Any] = {}
@@ -264,8 +270,10 @@ async def _held(
 def _is_near_window(policy: Policy, used: int) -> bool:
     """Whether a request of so many tokens is large enough for one of the models that old results may be cleared."""
     rules = policy.clear_results
+    if rules is None:
+        return False
     windows = [model.window for model in named_models(policy) if model.window is not None]
-    return rules is not None and bool(windows) and used >= min(rules.share, policy.window) * min(windows)
+    return used >= min(rules.share, policy.window) * min(windows, default=inf)
 
 
 async def _clearable(effect: RequestLlm, context: EffectContext, request: ModelRequest, used: int = 0) -> int:

@@ -31,7 +31,7 @@ from ...clock import Clock
 from ...context import EffectContext
 from ...text import NOTE_SIZE, cut_middle, titled
 from ..port import LlmFailure, ModelAnswer, make_failure
-from ..system_message import text_in_record
+from ..system_message import Wording, text_in_record
 from .asking import SMALLEST_LIMIT, ModelCaller, ask_within_window, effect_failed, model_for
 
 _WORDS_OF_HISTORY = 800
@@ -266,14 +266,14 @@ def _speaker(message: Message, tools: dict[str, str]) -> str:
 
 
 def _text(message: Message, texts: Texts) -> str:
-    """The text of a message, its files and calls, and a note if it did not reach the user, or if the user stopped it.
-    What a provider has refused is left out."""
+    """The text of a message, its files and calls, and a note if it did not reach the user, or if the user stopped or
+    interrupted it. What a provider has refused is left out."""
+    told = Wording.of(texts, "").told(message)
     if any(one.what == "text" for one in message.withheld):
         message = message.replace(text=text_in_record(message), tool_calls=(), edited_arguments="")
     files = [f"Shows {labels(message.files)}"] if message.files else []
     calls = [f"[calls {legal_name(call.name)} with {escape_tags(call.raw_arguments)}]" for call in message.tool_calls]
-    is_stopped = message.role == "assistant" and message.stopped is not None
-    notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered, texts.stopped * is_stopped]
+    notes = [escape_tags(edit_note(message)), texts.undelivered * message.undelivered, told]
     return "\n".join(part for part in (text_for_model(message), *files, *calls, *notes) if part.strip())
 
 

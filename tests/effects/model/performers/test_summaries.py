@@ -113,6 +113,20 @@ class TestSpeakers:
         assert 'Another agent:\n  <message_for_user origin="buses">The bus is late</message_for_user>' in written
         assert f"Result of a tool:\n  said\n  {TEXTS.undelivered}" in written
 
+    def test_what_the_user_has_stopped_or_interrupted_is_marked(self) -> None:
+        """The words of a speech stand in its call as a whole, so the note says what of them was heard."""
+        stopped = Message(role="assistant", text="There are", stopped="cancelled")
+        cut = Message(role="assistant", text="There are two", heard="There are two")
+        speech = Message(role="tool", text="done", tool_call_id="c", heard="There <are>")
+        unheard = Message(role="tool", text="done", tool_call_id="c", heard="")
+
+        assert write(stopped, cut, speech, unheard).splitlines() == [
+            *("Assistant:", "  There are", f"  {TEXTS.stopped}"),
+            *("Assistant:", "  There are two", f"  {TEXTS.stopped}"),
+            *("Result of a tool:", "  done", f"  {TEXTS.heard.replace('{heard}', 'There <are>')}"),
+            *("Result of a tool:", "  done", f"  {TEXTS.unheard}"),
+        ]
+
     def test_files_are_mentioned(self) -> None:
         """A message may have an image and no text."""
         picture = FileReference(url="https://example.com/menu.png", media_type="image/png")
