@@ -33,7 +33,7 @@ from ..states.values.turn import Waiting
 from .json_forms import as_json
 from .loop import Loop
 from .projection import ReadEntries
-from .requests import Filled, HandledRequest, Outcome, make
+from .requests import MAX_ATTEMPTS, Filled, HandledRequest, Outcome, make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +189,6 @@ def _kept_fields(message: UserMessage) -> dict[str, Any]:
     return {name: getattr(message, name) for name in UserMessage.model_fields if name not in left_out}
 
 
-_MAX_ATTEMPTS = 10
-"""How often a request is made anew, if each time the conversation goes to another branch before it is handled."""
-
 _Resolve = Callable[[TurnTree], dict[str, Any] | None]
 """Returns what the log says of a request; None if there is nothing to do."""
 
@@ -231,7 +228,7 @@ class BranchRequests:
             filled |= {"event_id"}
         elif (handled := await self._handled_before(kind, event_id, named, filled)) is not None:
             return handled
-        for _ in range(_MAX_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             tree = await self.tree()
             if (resolved := resolve(tree)) is None:
                 return None

@@ -79,6 +79,7 @@ from .outputs import AnyOutput, Output, OutputReading, admitted, named_output
 from .projection import ConversationProjection, is_queued
 from .registry import children_of
 from .requests import (
+    MAX_ATTEMPTS,
     MODELS,
     NOTHING_FILLED,
     PROFILES,
@@ -105,10 +106,6 @@ if TYPE_CHECKING:
 
 _NO_TURN = -1
 """A number that no turn has. 0 is not one: it stands for what is done before the first turn, compacting for example."""
-
-_MAX_ATTEMPTS = 10
-"""How often a request that says what was read of the conversation is made anew, if each time the conversation moves on
-before it is handled."""
 
 ITERATIONS_TO_SEND = 32
 """For how many iterations of the event loop the caller of a turn lets channels take what was said in it. Several times
@@ -237,10 +234,9 @@ class Conversation(Homebound):
         waits; and `StoreError`, in particular `Damaged` if the log cannot be read, although the message is stored.
         """
         prepared = await self._loop.files.prepare(files) if files != () else ()
-        message = self._message(text, prepared, settings, message_id, when_busy, output, heard)
+        message = self._message(text, settings, message_id, when_busy, output, heard, prepared)
         async with self._sending:
-            asked = self._ask_with(prepared, message) if prepared else self._ask(message)
-            step = (await asked).step
+            step = (await self._ask_with(prepared, message)).step
         if wait:
             turn = await self._stopped_turn(self._loop.turns.of_message(message.event_id))
         else:
@@ -270,10 +266,8 @@ class Conversation(Homebound):
         stored updates are shown. Leaving the loop does not stop the turn. Raises `InvalidInput` at once, or, of
         files, when the iteration begins, and later what `send` raises.
         """
-        chosen = settings, message_id, when_busy, output, heard
-        if files == ():
-            return self._stream(self._message(text, (), *chosen))
-        return self._stream_with(text, files, *chosen)
+        message = partial(self._message, text, settings, message_id, when_busy, output, heard)
+        return self._stream(message(())) if files == () else self._stream_with(files, message)
 
     async def answer(
         self,
@@ -467,14 +461,10 @@ class Conversation(Homebound):
         prepared = () if files is None else await self._loop.files.prepare(files)
         if files is not None:
             named["files"] = self._references(prepared)
-        kept = await self._loop.files.store(prepared) if prepared else ()
-        try:
+        async with self._loop.files.stored(prepared):
             handled = await self._elsewhere.request(
                 MessageEdited, named, lambda tree: tree.edited(message_id), request_id
             )
-        except (Refused, InvalidInput, ConfigurationError):
-            await self._loop.files.take_back(kept)
-            raise
         return await self._turn_elsewhere(handled, wait=wait)
 
     async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
@@ -581,7 +571,7 @@ class Conversation(Homebound):
             if await self._was_handled(ToolsChanged, request_id, filled, tools=meant, from_turn=1, narrows=narrows):
                 return
             raise
-        for _ in range(_MAX_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             from_turn = self._loop.state.book.turn + 1
             try:
                 await self._request(ToolsChanged, request_id, filled, tools=names, from_turn=from_turn, narrows=narrows)
@@ -778,8 +768,7 @@ class Conversation(Homebound):
         self._loop.check_may_write()
         if isinstance(self.state, Closed):
             raise Refused("closed")
-        used = {one.sha256 for entry in await self.events() for one in files_of(entry.event)}
-        await self._loop.files.forget_unused(used)
+        await self._loop.files.forget_unused()
         (reference,) = await self._loop.files.keep([file])
         return reference
 
@@ -956,12 +945,12 @@ class Conversation(Homebound):
     def _message(
         self,
         text: str,
-        files: Iterable[PreparedFile],
         settings: ModelSettings | None,
         message_id: str | None,
         when_busy: WhenBusy | None,
         output: AnyOutput | None,
         heard: str | None,
+        files: Iterable[PreparedFile],
     ) -> UserMessage:
         """Make a message. Raises `InvalidInput`, also for files that no model of the conversation takes."""
         carried: dict[str, Any] = {}
@@ -997,12 +986,8 @@ class Conversation(Homebound):
         if not files:
             return await self._ask(event)
         self._loop.check_may_write()
-        kept = await self._loop.files.store(files)
-        try:
+        async with self._loop.files.stored(files):
             return await self._ask(event)
-        except (Refused, InvalidInput, ConfigurationError):
-            await self._loop.files.take_back(kept)
-            raise
 
     async def _turn_of_step(self, step: Step, message_id: str) -> Turn:
         """Return the turn of a message as it is behind the step that took the message."""
@@ -1013,18 +998,10 @@ class Conversation(Homebound):
         return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
 
     async def _stream_with(
-        self,
-        text: str,
-        files: Iterable[GivenFile],
-        settings: ModelSettings | None,
-        message_id: str | None,
-        when_busy: WhenBusy | None,
-        output: AnyOutput | None,
-        heard: str | None,
+        self, files: Iterable[GivenFile], message: Callable[[Iterable[PreparedFile]], UserMessage]
     ) -> AsyncGenerator[Update, None]:
         prepared = await self._loop.files.prepare(files)
-        message = self._message(text, prepared, settings, message_id, when_busy, output, heard)
-        async with aclosing(self._stream(message, prepared)) as updates:
+        async with aclosing(self._stream(message(prepared), prepared)) as updates:
             async for update in updates:
                 yield update
 

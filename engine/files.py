@@ -7,13 +7,15 @@ a file too many, until it is deleted or `doctor` finds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence, Set
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ..effects.files import GivenFile, PreparedFile, prepare
 from ..persistence.files import is_fresh
 from ..persistence.ports import Files
-from ..states.errors import InvalidInput
+from ..states.errors import ConfigurationError, InvalidInput, Refused
+from ..states.events import files_of
 from ..states.policy import Policy, named_models
 from ..states.values.files import NOUNS, FileKind, FileReference
 from .projection import ConversationProjection
@@ -25,6 +27,8 @@ Takes = Callable[[str, FileKind], bool | None]
 MOST_WAITING = 5
 """Files that wait for a message are together as large as those of so many messages at most."""
 
+_NONE_REFERRED: tuple[int, Set[str]] = (0, frozenset())
+
 UNKNOWN_FILE = "This conversation has no such file: send the file itself."
 
 
@@ -32,7 +36,7 @@ class ConversationFiles:
     """Implements the port `KeptFiles`. `files` returns those of the store, and `projection` has the rules that hold
     now."""
 
-    __slots__ = ("_conversation_id", "_files", "_projection", "_redactor")
+    __slots__ = ("_conversation_id", "_files", "_projection", "_redactor", "_referred")
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class ConversationFiles:
         self._files = files
         self._projection = projection
         self._redactor = redactor
+        self._referred = _NONE_REFERRED
+        """A step, and the digests of the files to which the steps up to it refer."""
 
     async def prepare(self, given: Iterable[GivenFile]) -> tuple[PreparedFile, ...]:
         """Return these files as they are to be stored. Raises `InvalidInput` for what cannot be used, and for a
@@ -61,8 +67,21 @@ class ConversationFiles:
             if file.sha256 and await self._files().read(self._conversation_id, file.sha256, 0, 0) is None:
                 raise InvalidInput(UNKNOWN_FILE, "files")
 
-    async def store(self, prepared: Iterable[PreparedFile]) -> list[tuple[str, str]]:
-        """Store files, and return what `take_back` needs. Raises `StorageFailed`."""
+    @asynccontextmanager
+    async def stored(self, prepared: Iterable[PreparedFile]) -> AsyncIterator[None]:
+        """Have these files stored for the request that is made in this block, and keep them no longer if it is refused.
+        One that the store did not take may be in the log all the same, so its files stay. Raises `StorageFailed`."""
+        kept = await self._store(prepared)
+        try:
+            yield
+        except (Refused, InvalidInput, ConfigurationError) as error:
+            if not (isinstance(error, Refused) and error.code == "storage"):
+                for sha256, mark in kept:
+                    await self._files().take_back(self._conversation_id, sha256, mark)
+            raise
+
+    async def _store(self, prepared: Iterable[PreparedFile]) -> list[tuple[str, str]]:
+        """Store files, and return those that were not kept for the conversation before, with their marks."""
         kept: list[tuple[str, str]] = []
         for file in prepared:
             if file.data is not None:
@@ -71,15 +90,10 @@ class ConversationFiles:
                 kept += [] if mark is None else [(sha256, mark)]
         return kept
 
-    async def take_back(self, kept: Iterable[tuple[str, str]]) -> None:
-        """Keep files no longer whose request was refused."""
-        for sha256, mark in kept:
-            await self._files().take_back(self._conversation_id, sha256, mark)
-
     async def keep(self, given: Sequence[GivenFile]) -> tuple[FileReference, ...]:
         """Store these files, and return the references to them."""
         prepared = await self.prepare(given)
-        await self.store(prepared)
+        await self._store(prepared)
         return tuple(one.reference for one in prepared)
 
     async def read(self, file: FileReference) -> bytes | None:
@@ -90,14 +104,18 @@ class ConversationFiles:
         """Return the bytes of the file with this digest from `start` up to `end`, or to its end."""
         return await self._files().read(self._conversation_id, sha256, start, end)
 
-    async def forget_unused(self, used: Collection[str]) -> None:
-        """Keep files no longer that waited a day for a message: all but those that are `used`, by their digests. Raises
-        `InvalidInput` if what was kept since then is too much.
+    async def forget_unused(self) -> None:
+        """Keep files no longer that waited a day for a message. Raises `InvalidInput` if what was kept since then is
+        too much.
 
         What was kept a short time ago may be of a request on its way, so it stays in any case."""
+        marked = [file for file in await self._files().of(self._conversation_id) if file.mark]
+        if not marked:
+            return
+        referred = await self._referred_to()  # behind the files: a step may be stored meanwhile
         waiting = 0
-        for file in await self._files().of(self._conversation_id):
-            if file.sha256 in used or not file.mark:
+        for file in marked:
+            if file.sha256 in referred:
                 continue
             if is_fresh(file.mark):
                 waiting += file.size
@@ -105,6 +123,14 @@ class ConversationFiles:
                 await self._files().take_back(self._conversation_id, file.sha256, file.mark)
         if waiting > MOST_WAITING * self._projection.context.policy.files.together:
             raise InvalidInput("Too many files wait for a message: send some of them first.", "waiting")
+
+    async def _referred_to(self) -> Set[str]:
+        """Return the digests of the files to which the log refers. Only what is new since the last call is read."""
+        seq, digests = self._referred
+        if entries := await self._projection.read_entries(seq):
+            new = {file.sha256 for entry in entries for file in files_of(entry.event)}
+            self._referred = entries[-1].seq, digests | new
+        return self._referred[1]
 
 
 def check_models(policy: Policy, files: Iterable[FileReference], takes: Takes) -> None:

@@ -57,6 +57,10 @@ def checked(event: Event) -> Event:
         raise InvalidInput("This is not an event, or it does not hold what it declares.") from None
 
 
+MAX_ATTEMPTS = 10
+"""How often a request that says what was read of the conversation is made anew, if each time the conversation moves on
+before it is handled."""
+
 MAX_HISTORY = 50_000_000
 """The most characters of the beginning of a conversation with a given history as JSON. Chosen so that
 its line in an export, of up to four bytes for a character, can be imported again."""

@@ -122,11 +122,11 @@ class BaseTurn(TurnResult, Generic[T]):
         Raises `NoOutput` on the turn that `send(…, output=…)` returns if the turn has no such answer, and
         `InvalidInput` if the type does not take the stored answer any more.
         """
+        if self.reading is None:
+            return cast(T, None if self.output_json is None else json.loads(self.output_json))
         if self.output_json is not None:
-            read = json.loads(self.output_json) if self.reading is None else None
-            return cast(T, read if self.reading is None else self.reading.read(self.output_json, self.output_form))
-        missing = None if self.reading is None else self.reading.missing(self.status, self.failure)
-        if missing is not None:
+            return cast(T, self.reading.read(self.output_json, self.output_form))
+        if (missing := self.reading.missing(self.status, self.failure)) is not None:
             raise missing
         return cast(T, None)
 

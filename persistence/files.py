@@ -10,11 +10,13 @@ changed, and is deleted only after the row that names it. So a crash leaves at m
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from secrets import token_hex
 from time import time
 from typing import Protocol, TypeVar
 
+from ..states.errors import UnknownConversation
 from .codec import files_in
 from .errors import StorageFailed, StoreConflict
 from .ports import FileStore
@@ -37,8 +39,11 @@ def new_mark() -> str:
 
 def is_fresh(mark: str) -> bool:
     """Whether a file was kept under this mark so short a time ago that a step may refer to it soon."""
-    moment, point, _ = mark.partition(".")
-    return bool(point) and int(moment, 16) > time() - FRESH
+    made = _MARK.fullmatch(mark)
+    return made is not None and int(made[1], 16) > time() - FRESH
+
+
+_MARK = re.compile(r"([0-9a-f]{10,16})\.[0-9a-f]+")
 
 
 TRIES = 10
@@ -88,7 +93,7 @@ class DatabaseFiles:
     async def _keep(self, conversation_id: str | None, sha256: str, data: bytes, mark: str) -> str | None:
         place = None
         if self._file_store is not None and await self._read(lambda driver: sql.find(driver, sha256)) is None:
-            place = f"{sha256}.{mark}"
+            place = f"{sha256}.{new_mark()}"
             await self._file_store.write(place, data)
         is_here = self._file_store is None
 
@@ -98,10 +103,19 @@ class DatabaseFiles:
             is_added = may_add and sql.add(driver, sha256, len(data), data if is_here else None, place)
             return is_added, conversation_id is not None and sql.use(driver, conversation_id, sha256, mark)
 
-        is_added, is_new = await self._write(store)
+        try:
+            is_added, is_new = await self._write(store)
+        except Exception as error:
+            if place is not None and self._is_refusal(error):
+                await self.remove([place])
+            raise
         if place is not None and not is_added:
             await self.remove([place])
         return mark if is_new else None
+
+    def _is_refusal(self, error: Exception) -> bool:
+        """Whether nothing was stored for certain. A storage that failed may have stored what it was given."""
+        return isinstance(error, StoreConflict | UnknownConversation) or self._is_conflict(error)
 
     async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
         """Keep a file no longer for a conversation that does not refer to it; `Files.take_back` says the rest."""

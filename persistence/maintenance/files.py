@@ -32,8 +32,10 @@ async def lines_of_files(store: Store, conversation_id: str, written: set[str]) 
     """Yield the lines of the files that are kept for this conversation and its steps refer to, apart from those that
     were `written` before, which are noted there. Raises `UnknownConversation`, and `Damaged` for a file that is not
     what was stored."""
-    record = await store.read_record(conversation_id)
     sizes = {file.sha256: file.size for file in await store.files.of(conversation_id)}
+    if not sizes:
+        return
+    record = await store.read_record(conversation_id)
     for digest in files_in(record.steps):
         if digest in sizes and digest not in written:
             written.add(digest)
@@ -109,18 +111,22 @@ class ImportedFiles:
 
 async def store_before(store: Store, records: Iterable[ConversationRecord], files: ImportedFiles | None) -> None:
     """Store the files of an export to which these conversations refer, before these are stored."""
-    for digest in files_in(row for record in records for row in record.steps) if files is not None else ():
-        if (data := files.read(digest) if files is not None else None) is not None:
+    if files is None:
+        return
+    for digest in files_in(row for record in records for row in record.steps):
+        if (data := files.read(digest)) is not None:
             await store.files.keep(None, digest, data)
 
 
 async def keep_for(store: Store, records: Iterable[ConversationRecord], files: ImportedFiles | None) -> None:
     """See to it that the files of an export are kept for these conversations, which are stored: one may have been
     deleted meanwhile, together with another conversation."""
-    for record in records if files is not None else ():
+    if files is None:
+        return
+    for record in records:
         kept = {file.sha256 for file in await store.files.of(record.id)}
         for digest in files_in(record.steps):
-            if digest not in kept and files is not None and (data := files.read(digest)) is not None:
+            if digest not in kept and (data := files.read(digest)) is not None:
                 await store.files.keep(record.id, digest, data)
 
 
@@ -133,7 +139,7 @@ async def copy_files(source: Store, target: Store, record: ConversationRecord, *
         return None
     there = {file.sha256 for file in await target.files.of(record.id)} if kept else set[str]()
     for digest in wanted:
-        if digest in there:
+        if digest in there or (not kept and await target.files.read(None, digest, 0, 0) is not None):
             continue
         data = await source.files.read(record.id, digest)
         if data is None:

@@ -33,10 +33,12 @@ from turnwise.states import (
     UserMessage,
 )
 from turnwise.states.effects import AwaitedEffect
+from turnwise.states.events import files_of
 from turnwise.testing import FunctionLlm, ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.doubles import NOON
 
 from ..support.engine_scenarios import Gate, answers_after, until
+from ..support.pictures import PNG
 from ..support.planted.stores import WrappedLog, WrappedStore
 
 # --- The ports of an engine: a store, performers and a dispatcher of the application's own.
@@ -727,6 +729,17 @@ class TestLogs:
 
             assert (await again.send("Hi.", message_id="m1")).reply == "Here."
             assert [message.text for message in await again.transcript()] == ["Hi.", "Here."]
+
+    async def test_the_files_of_such_a_step_stay(self, sound: Store) -> None:
+        """The log refers to them, although the caller was told that nothing was stored."""
+        async with Engine.open(store=WrappedStore(sound, StoresAndFails), model=MODEL) as engine:
+            conversation = await engine.create()
+            with pytest.raises(Refused) as refused:
+                await conversation.send("See", files=[PNG])
+            (message,) = (entry.event for entry in await sound.entries(conversation.id, 1))
+
+            assert refused.value.code == "storage"
+            assert [await sound.files.read(conversation.id, one.sha256) for one in files_of(message)] == [PNG]
 
     async def test_that_is_cancelled_by_the_store_itself_has_failed(self, sound: Store) -> None:
         """A request is refused, and may be sent again; an answer is kept until it is stored."""

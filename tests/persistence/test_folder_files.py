@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Engine, Settings
+from turnwise import Engine, Settings, UnknownConversation
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.folder_files import FolderFiles
 from turnwise.persistence.ports import FileStore, Store
@@ -77,6 +77,29 @@ async def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match=r"cannot be used: .*directory"):
         await attached(store, "one", b"data")
     assert await store.files.of("one") == ()
+    await store.close()
+
+
+async def test_the_doctor_reads_a_folder_that_others_use(tmp_path: Path) -> None:
+    """What lies there under any name is a file that nobody refers to."""
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=FolderFiles(tmp_path / "files"))
+    (tmp_path / "files" / "ab").mkdir(parents=True)
+    (tmp_path / "files" / "ab" / "backup.tar.gz").write_text("somebody's")
+
+    assert [fault.sentence for fault in await store.examine_storage()] == [
+        "There are files in the file store that nobody refers to: 1."
+    ]
+    await store.close()
+
+
+async def test_what_no_conversation_can_have_leaves_no_bytes(tmp_path: Path) -> None:
+    """They were written before the database was asked."""
+    folder = FolderFiles(tmp_path / "files")
+    store = await SqliteStore.open(tmp_path / "a.db", file_store=folder)
+
+    with pytest.raises(UnknownConversation):
+        await store.files.keep("gone", digest_of(b"data"), b"data")
+    assert await folder.names() == ()
     await store.close()
 
 

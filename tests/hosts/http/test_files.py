@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from turnwise import Engine, File, InvalidInput, Policy, tool
 from turnwise.hosts.http.files import PART
-from turnwise.persistence import files
+from turnwise.persistence import files, open_store
 from turnwise.states.policy import FileRules
 from turnwise.testing import FunctionLlm, call, reply
 
@@ -19,6 +19,7 @@ from ...support.http.documented_client import DocumentedClient, serving_here
 from ...support.http.live_server import LiveServer, serving
 from ...support.http.raw_client import ask
 from ...support.pictures import MP4, PDF, PNG, WAV, data_url, padded_png, stored
+from ...support.planted.stores import WrappedStore
 
 LARGE = padded_png(2 * PART + 100)
 """A picture that is read in three parts."""
@@ -291,6 +292,31 @@ class TestUpload:
             left = [await conversation.read_file(stored(one).sha256) for one in (PNG, WAV, PDF, MP4)]
 
         assert left == [PNG, None, PDF, MP4]
+
+    async def test_what_was_read_of_the_log_for_that_is_not_read_again(self) -> None:
+        """So an upload costs no more in a long conversation, but for the first one."""
+        read: list[int] = []
+
+        class Counting(WrappedStore):
+            async def entries(self, *arguments: Any) -> Any:
+                entries = await self.store.entries(*arguments)
+                read.append(len(entries))
+                return entries
+
+        store = await open_store("sqlite://")
+        async with Engine.open(store=Counting(store), model=FunctionLlm(lambda _: "Yes.")) as engine:
+            conversation = await engine.create()
+            await conversation.send("Look", files=[PNG])
+            await conversation.keep_file(WAV)
+            before, length = len(read), len(await store.entries(conversation.id))
+            await conversation.keep_file(PDF)
+            await conversation.send("And this?")
+            await conversation.keep_file(MP4)
+            new = len(await store.entries(conversation.id)) - length
+            kept = len(await store.files.of(conversation.id))
+        await store.close()
+
+        assert (sum(read[before:]), kept) == (new, 4)
 
     async def test_only_so_much_waits(self) -> None:
         """Then a file is refused until some of them are sent."""
