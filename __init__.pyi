@@ -80,6 +80,7 @@ from .engine.inspection import StepView as StepView
 from .engine.outputs import Output as Output
 from .engine.ports import Dispatcher as Dispatcher
 from .engine.settings import Settings as Settings
+from .engine.turns import BaseTurn as BaseTurn
 from .engine.turns import CancelledTurn as CancelledTurn
 from .engine.turns import CompletedTurn as CompletedTurn
 from .engine.turns import EndedTurn as EndedTurn

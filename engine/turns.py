@@ -227,7 +227,7 @@ Turn: TypeAlias = (
     | QueuedTurn[T]
 )
 """A turn of a conversation. Narrow it by its class or by its `status`. `Turn[Ticket]` is one whose `output` is a
-`Ticket`."""
+`Ticket`. Whether an object is a turn at all, `isinstance(…, BaseTurn)` says."""
 
 
 def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:

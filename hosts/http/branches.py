@@ -17,10 +17,8 @@ from ...engine.json_forms import DescribedBy
 from .dependencies import CONVERSATION, TheConversation
 from .files import OF_FILES, SentFile, given_files
 from .problems import problems
-from .requests import SentMessage, StateAnswer, TurnAnswer
-from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, named
-
-_Turn = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
+from .requests import REFUSALS, SentMessage, StateAnswer, TurnAnswer, state_of
+from .schemas import Answer, Body, Repeatable, RequestId, TurnNumber, named
 
 
 class Edit(Body):
@@ -36,20 +34,20 @@ class Edit(Body):
 class Regeneration(Repeatable):
     """Answer the newest turn again: the one with this number, which its user saw, or any."""
 
-    turn: _Turn | None = None
+    turn: TurnNumber | None = None
 
 
 class Rewinding(Repeatable):
     """Go back to the turn with this number, which stays, or to where the message with this id was sent, which is
     hidden."""
 
-    to: _Turn | RequestId
+    to: TurnNumber | RequestId
 
 
 class Switching(Repeatable):
     """Return to the branch of this number."""
 
-    branch: _Turn
+    branch: TurnNumber
 
 
 _BRANCH = named("Branch", Branch, "A branch that was left: its newest turn, its turns, and those that are hidden now.")
@@ -61,13 +59,10 @@ class Branches(Answer):
     branches: list[Annotated[Any, DescribedBy(lambda: _BRANCH)]]
 
 
-_REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
-"""How each of these requests may be refused."""
-
 router = APIRouter(tags=["branches"], prefix=CONVERSATION)
 
 
-@router.post("/edit", status_code=202, operation_id="editMessage", responses=_REFUSALS)
+@router.post("/edit", status_code=202, operation_id="editMessage", responses=REFUSALS)
 async def edit_message(body: Edit, conversation: TheConversation) -> SentMessage:
     """Say something in place of a message; what followed it is hidden. A turn under way is stopped first."""
     message_id = new_id() if body.request_id is None else body.request_id
@@ -76,7 +71,7 @@ async def edit_message(body: Edit, conversation: TheConversation) -> SentMessage
     return SentMessage(message_id=message_id, turn=turn.data)
 
 
-@router.post("/regenerate", status_code=202, operation_id="regenerateTurn", responses=_REFUSALS)
+@router.post("/regenerate", status_code=202, operation_id="regenerateTurn", responses=REFUSALS)
 async def regenerate_turn(conversation: TheConversation, body: Regeneration | None = None) -> TurnAnswer:
     """Have the messages of the newest turn answered again, in a turn of its own; the turn is hidden."""
     given = body or Regeneration()
@@ -84,11 +79,11 @@ async def regenerate_turn(conversation: TheConversation, body: Regeneration | No
     return TurnAnswer(turn=turn.data)
 
 
-@router.post("/rewind", operation_id="rewindConversation", responses=_REFUSALS)
+@router.post("/rewind", operation_id="rewindConversation", responses=REFUSALS)
 async def rewind_conversation(body: Rewinding, conversation: TheConversation) -> StateAnswer:
     """Go back; what follows is hidden, and can return."""
     await conversation.rewind(body.to, request_id=body.request_id, wait=False)
-    return StateAnswer(state=(await conversation.view()).data)
+    return await state_of(conversation)
 
 
 @router.get("/branches", operation_id="listBranches", responses=problems(404))
@@ -97,8 +92,8 @@ async def list_branches(conversation: TheConversation) -> Branches:
     return Branches(branches=[branch.data for branch in await conversation.branches()])
 
 
-@router.post("/switch", operation_id="switchBranch", responses=_REFUSALS)
+@router.post("/switch", operation_id="switchBranch", responses=REFUSALS)
 async def switch_branch(body: Switching, conversation: TheConversation) -> StateAnswer:
     """Return to a branch that was left; what is shown now is hidden."""
     await conversation.switch(body.branch, request_id=body.request_id, wait=False)
-    return StateAnswer(state=(await conversation.view()).data)
+    return await state_of(conversation)

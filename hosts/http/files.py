@@ -154,11 +154,11 @@ async def get_file(
     file = await conversation.file(sha256)
     if file is None or await conversation.read_file(file, 0, 0) is None:
         raise HttpError("not_found", "This conversation shows no such file.")
-    tag = f'"{sha256}"'
-    if _names(tag, if_none_match):
-        return Response(status_code=304, headers=_headers(file))
-    part = None if wanted is None or if_range not in (None, tag) else _part_in(wanted, file.size)
     headers = _headers(file)
+    tag = headers["etag"]
+    if _names(tag, if_none_match):
+        return Response(status_code=304, headers=headers)
+    part = None if wanted is None or if_range not in (None, tag) else _part_in(wanted, file.size)
     start, end = (0, file.size) if part is None else part
     headers["content-length"] = str(end - start)
     if part is not None:

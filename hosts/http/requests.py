@@ -17,7 +17,7 @@ from ...states.policy import ModelSettings, WhenBusy
 from .dependencies import CONVERSATION, CurrentCaller, TheConversation
 from .files import OF_FILES, SentFile, given_files
 from .problems import problems
-from .schemas import BODY_REFUSALS, LARGEST_NUMBER, Answer, Body, Repeatable, RequestId, StateJson, TurnJson
+from .schemas import BODY_REFUSALS, Answer, Body, Repeatable, RequestId, StateJson, TurnJson, TurnNumber
 
 _CallId = Annotated[str, Field(min_length=1, description="The call of a tool that the conversation waits for.")]
 
@@ -54,7 +54,7 @@ class Declined(Repeatable):
 class CancelRequest(Repeatable):
     """Stop the turn with this number, or the one that runs when this arrives."""
 
-    turn: Annotated[int, Field(ge=0, le=LARGEST_NUMBER)] | None = None
+    turn: TurnNumber | None = None
     heard: Annotated[str, Field(description="What the user heard, up to where they interrupted it.")] | None = None
 
 
@@ -105,10 +105,10 @@ class StateAnswer(Answer):
     state: StateJson
 
 
-_REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
+REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
 """How every one of these requests may be refused."""
 
-router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=_REFUSALS)
+router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=REFUSALS)
 
 
 @router.post("/messages", status_code=202, operation_id="sendMessage")
@@ -188,26 +188,27 @@ async def retry_turn(conversation: TheConversation, body: Repeatable | None = No
 async def withdraw_message(body: Withdrawal, conversation: TheConversation) -> StateAnswer:
     """Withdraw a message that still waits for its turn."""
     await conversation.withdraw(body.message_id, request_id=body.request_id)
-    return await _state_of(conversation)
+    return await state_of(conversation)
 
 
 @router.post("/compact", status_code=202, operation_id="compactConversation")
 async def compact_conversation(conversation: TheConversation, body: Repeatable | None = None) -> StateAnswer:
     """Have the history condensed into a summary for requests to models."""
     await conversation.compact(request_id=_id_of(body), wait=False)
-    return await _state_of(conversation)
+    return await state_of(conversation)
 
 
 @router.post("/close", operation_id="closeConversation")
 async def close_conversation(conversation: TheConversation, body: Repeatable | None = None) -> StateAnswer:
     """End a conversation for good. It can still be read."""
     await conversation.close(request_id=_id_of(body), wait=False)
-    return await _state_of(conversation)
+    return await state_of(conversation)
 
 
 def _id_of(body: Repeatable | None) -> str | None:
     return None if body is None else body.request_id
 
 
-async def _state_of(conversation: Conversation) -> StateAnswer:
+async def state_of(conversation: Conversation) -> StateAnswer:
+    """Return the state of the conversation as of this moment, as an answer."""
     return StateAnswer(state=(await conversation.view()).data)

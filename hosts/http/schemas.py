@@ -42,6 +42,9 @@ BODY_REFUSALS = (400, 408, 413, 415, 422)
 LARGEST_NUMBER = 2**53 - 1
 """The largest number that every JSON reader takes exactly."""
 
+TurnNumber = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
+"""The number of a turn, and so of the branch that ends with it, in a body."""
+
 Shown: TypeAlias = Callable[[Any], Any]
 """Returns JSON in which ids of conversations stand as the caller calls them."""
 

@@ -61,7 +61,7 @@ from ...states.states import (
 )
 from ...states.values.messages import Heard, Made, Message, Said, Usage
 from ...states.values.questions import Answers
-from ...states.values.turn import Delivered, LimitKind, TurnEnded, TurnRecord
+from ...states.values.turn import BranchPoint, Delivered, LimitKind, TurnEnded, TurnRecord
 from ...states.values.value import REFUSED_CONTENT
 from ..history import History, LawBroken, observe, require
 from ..ledgers import Spent, TurnSpeech
@@ -93,7 +93,14 @@ def can_be_stopped(history: History) -> None:
 
 def _begins_elsewhere(state: State) -> bool:
     """Whether a turn begins in another branch once this one has stopped."""
-    return isinstance(state, Cancelling) and state.goes_to is not None and bool(state.goes_to.messages)
+    to = _leaves_for(state)
+    return to is not None and bool(to.messages)
+
+
+def _leaves_for(state: State) -> BranchPoint | None:
+    """The point in another branch to which the conversation goes once its turn has stopped. If it closes then, it
+    stays where it is."""
+    return state.goes_to if isinstance(state, Cancelling) and not state.closing else None
 
 
 def _has_object(cancel: UserCancel, state: State) -> bool:
@@ -151,23 +158,22 @@ def _acknowledgements(state: Cancelling, at: datetime) -> Iterator[Answer]:
 
 def keeps_what_was_stopped(history: History) -> None:
     """Law 8: what a model had written for people when it was stopped is in the transcript, as it came, marked, and
-    without calls; it is the text of the turn, which is over. A model that had written nothing leaves nothing."""
+    without calls, unless its turn is hidden; it is the text of the turn, which is over. A model that had written
+    nothing leaves nothing."""
     newest = history.newest
     if newest.step is None or not isinstance(newest.event, LlmStopped):
         return
-    if isinstance(newest.before, Cancelling) and newest.before.goes_to is not None:
-        return  # it is hidden with its turn
     ended, seq = newest.step.ended, newest.after.book.seq
     require(ended is not None and ended.status == "cancelled", "a turn goes on whose model was stopped", history)
     kept = [message for message in history.transcript if message.seq == seq and message.role == "assistant"]
     content = newest.event.content
-    wanted = [("cancelled", ())] if content.strip() else []
+    final = Heard(seq=seq) if content.strip() else None
+    wanted = [] if final is None or _leaves_for(newest.before) is not None else [("cancelled", ())]
     facts = [(message.stopped, message.tool_calls) for message in kept]
     require(facts == wanted, "the transcript does not hold what the model had written", history)
     for message in kept:
         is_cut = message.heard is not None and content.startswith(message.text)
         require(message.text == content or is_cut, "the transcript holds other words than were written", history)
-    final = Heard(seq=seq) if wanted else None
     require(ended is not None and ended.final_content == final, "the turn has another text than was written", history)
 
 
@@ -250,7 +256,8 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
     goes_on = newest.after.book.turn > ended.turn
-    keeps_waiting = isinstance(newest.event, Resumed) and newest.event.imported
+    is_imported = isinstance(newest.event, Resumed) and newest.event.imported
+    keeps_waiting = is_imported and any(not waiting.silent for waiting in getattr(newest.after, "inbox", ()))
     require(
         failed or keeps_waiting if rests_failed else not failed or replies or goes_on or newest.context.has_one_task,
         "the state and the record of the turn disagree about a failure",

@@ -109,12 +109,6 @@ def answers_of(kind: type[Effect]) -> Sequence[type[Answer]]:
     return kind.ANSWERS if issubclass(kind, AwaitedEffect) else ()
 
 
-def test_its_links_lead_somewhere() -> None:
-    """Every link names a file of the repository or a heading of a page."""
-    assert PAGE.links()
-    assert PAGE.broken_links() == []
-
-
 def test_the_store_that_it_refers_to_is_there() -> None:
     """`examples/memory_store.py` defines the class that the page hands to an engine."""
     (path,) = set(re.findall(r"`(examples/\w+\.py)`", PAGE.text))

@@ -130,11 +130,6 @@ def test_it_lists_the_reasons_why_streams_end() -> None:
     assert set(re.findall(r"`(\w+)`", end)) == {"end", "reason", *get_args(EndReason)}
 
 
-def test_its_links_lead_somewhere() -> None:
-    """Each names a file or a heading."""
-    assert PAGE.broken_links() == []
-
-
 # --- The page about other protocols: its programs run with the real clients, and what it lists is what the code has.
 
 
@@ -216,11 +211,6 @@ def test_its_reasons_are_those_of_the_code() -> None:
     assert {reason.strip("`") for reason in table(DOORS_PAGE.text, "`reason`")} == set(
         re.findall(r'reason, schema = "([\w:]+)"', source.read_text("utf-8"))
     )
-
-
-def test_the_links_of_the_page_about_doors_lead_somewhere() -> None:
-    """Each names a file or a heading."""
-    assert DOORS_PAGE.broken_links() == []
 
 
 # --- The configurations of proxies in the page about HTTP, in front of a real server: what they let through, and what

@@ -82,12 +82,6 @@ def test_its_program_is_the_example() -> None:
     assert example.partition("\n\n")[2] == DINNER
 
 
-def test_its_links_lead_somewhere() -> None:
-    """Every relative link names a file or a folder of the repository, or a heading of a page."""
-    assert README.links()
-    assert README.broken_links() == []
-
-
 def test_its_pictures_are_there_and_small() -> None:
     """The page in light and in dark, as `make picture` writes it; everybody who clones the repository loads them."""
     pictures = [ROOT / path for path in re.findall(r'(?:src|srcset)="(docs/[^"]+)"', README.text)]

@@ -33,11 +33,6 @@ def commands() -> list[str]:
     return sorted({*started, *written})
 
 
-def test_its_links_lead_somewhere() -> None:
-    """Each names a file or a heading."""
-    assert PAGE.broken_links() == []
-
-
 def test_its_settings_are_those_of_an_engine() -> None:
     """By their names and defaults."""
     for name, (default, _) in table(PAGE.text, "setting").items():

@@ -91,12 +91,6 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(machine: Machine, pr
     assert "3 passed" in mended.stdout
 
 
-def test_its_links_lead_somewhere() -> None:
-    """Every link names a file of the repository or a heading of the page."""
-    assert PAGE.links()
-    assert PAGE.broken_links() == []
-
-
 SEARCH = """
 from hypothesis import given, strategies as st
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from turnwise import Clearing, ConfigurationError, Engine, LiteLlm, Message, ModelRequest, ModelSpec, Policy, tool
 from turnwise.effects.model.port import ModelAnswer
 from turnwise.effects.shown_results import part_from, shown_part
-from turnwise.states import Texts, ToolCall, Usage
+from turnwise.states import LogEntry, Texts, ToolCall, Usage
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 
 from ..support.databases import BOTH_STORES, Database
@@ -42,9 +43,14 @@ def read_page() -> str:
     return TEXT
 
 
+def results_in(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The results among the messages that a provider is sent."""
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
 def results_of(request: ModelRequest) -> list[str]:
     """The results in a request."""
-    return [message["content"] for message in request.messages if message["role"] == "tool"]
+    return results_in(request.messages)
 
 
 def offered(request: ModelRequest) -> list[str]:
@@ -59,6 +65,11 @@ def reads_on(request: ModelRequest) -> Any:
         return call("read_book")
     found = MARK.search(results[-1])
     return reply("Read.") if found is None else call("read_result", call_id=found[1], **{"from": int(found[2])})
+
+
+def types_of(entries: Iterable[LogEntry]) -> list[str]:
+    """The types of the effects of these steps."""
+    return [effect.type for entry in entries for effect in entry.effects]
 
 
 async def called(conversation: Any, name: str) -> list[ToolCall]:
@@ -250,9 +261,9 @@ class TestCleared:
         async with Engine.open(database, model=llm, tools=[read_book]) as engine:
             conversation = await engine.create(policy=policy)
             turn = await conversation.send("Read them")
-            types = [effect.type for entry in await conversation.events() for effect in entry.effects]
+            types = types_of(await conversation.events())
             texts = [message.text for message in await conversation.transcript() if message.role == "tool"]
-            steps = [entry.seq for entry in await conversation.events() if "request_llm" in map(_type, entry.effects)]
+            steps = [entry.seq for entry in await conversation.events() if "request_llm" in types_of([entry])]
             views = [await conversation.model_request(seq) for seq in steps]
 
             assert (turn.reply, (await conversation.replay()).divergence) == ("Read.", None)
@@ -297,17 +308,10 @@ class TestCleared:
         ):
             conversation = await engine.create(policy=policy)
             turn = await conversation.send("Read them")
-            types = [effect.type for entry in await conversation.events() for effect in entry.effects]
+            types = types_of(await conversation.events())
 
         assert (turn.reply, turn.status) == ("Read.", "completed")
         assert (types.count("clear_results"), types.count("compact_history")) == (1, 0)
-        refused, taken = (
-            [m["content"] for m in body["messages"] if m["role"] == "tool"] for body in server.requests[-2:]
-        )
+        refused, taken = (results_in(body["messages"]) for body in server.requests[-2:])
         assert [bool(CLEARED.search(result)) for result in refused] == [False] * 5
         assert [bool(CLEARED.search(result)) for result in taken] == [True, True, False, False, False]
-
-
-def _type(effect: Any) -> str:
-    kind: str = effect.type
-    return kind

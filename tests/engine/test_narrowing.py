@@ -15,7 +15,7 @@ TURNS = """
 from typing import assert_never, assert_type
 
 from turnwise import (
-    CancelledTurn, CompletedTurn, FailedTurn, IncompleteTurn, QueuedTurn, RunningTurn, Turn, UserQuestion,
+    BaseTurn, CancelledTurn, CompletedTurn, FailedTurn, IncompleteTurn, QueuedTurn, RunningTurn, Turn, UserQuestion,
     WaitsForAnswer, WaitsForApproval, WaitsForResolution,
 )
 
@@ -65,7 +65,7 @@ def every_class(turn: Turn) -> str:
 
 
 def any_object(value: object) -> str:
-    return value.reply if isinstance(value, Turn) else ""
+    return value.reply if isinstance(value, BaseTurn) else ""
 
 
 WaitsForAnswer(number=1)  # error
@@ -91,7 +91,7 @@ def by_type(update: Update) -> None:
     assert_type(update.position, tuple[int, int] | None)
     if update.type == "token":
         assert_type(update, TokenUpdate)
-        assert_type(update.kind, Literal["text", "thinking"])
+        assert_type(update.kind, Literal["text", "thinking", "speech"])
         assert_type(update.id, None)
     elif update.type == "tool":
         assert_type(update.error, str | None)

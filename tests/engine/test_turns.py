@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from tests.support.effect_ids import unmarked
 from turnwise import (
+    BaseTurn,
     CancelledTurn,
     CompletedTurn,
     Delivery,
@@ -43,7 +44,7 @@ from turnwise import (
 )
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.conversation import ITERATIONS_TO_SEND, Conversation
-from turnwise.engine.turns import BaseTurn, TurnStatus
+from turnwise.engine.turns import TurnStatus
 from turnwise.states import ToolCall
 from turnwise.testing import RecordingChannel
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
@@ -403,6 +404,11 @@ class TestTheKinds:
     def test_each_has_every_attribute(self, kind: type[BaseTurn]) -> None:
         """A program that asks only for the status finds the attributes of all turns, in the same order."""
         assert [one.name for one in dataclasses.fields(kind)] == [one.name for one in dataclasses.fields(BaseTurn)]
+
+    def test_a_program_can_ask_whether_something_is_a_turn(self) -> None:
+        """By the class of all of them; the union, which takes the type of an answer, cannot be asked."""
+        assert all(issubclass(kind, BaseTurn) for kind in KINDS)
+        assert not isinstance("a turn", BaseTurn)
 
     def test_what_waits_is_made_with_what_it_waits_for(self) -> None:
         """A turn without the call that it waits for cannot be made."""

@@ -45,7 +45,7 @@ async def obey(request: ModelRequest) -> Any:
         case "launch":
             return call("launch")
         case "fail":
-            return failure("refused", "The provider refused.")
+            return failure("authentication", "The provider refused.")
         case "wait":
             await asyncio.Event().wait()
     return "Hello!"

@@ -187,6 +187,11 @@ def texts(answer: Answer) -> str:
     return "".join(piece for piece in answer.pieces if isinstance(piece, str))
 
 
+def content_of(pieces: Iterable[Piece]) -> list[str | Thinking | Call]:
+    """Return the pieces that a model has written: texts, thinking and calls, in order."""
+    return [piece for piece in pieces if isinstance(piece, str | Thinking | Call)]
+
+
 def thoughts(answer: Answer) -> str:
     """Return the thinking of the answer."""
     return "".join("".join(piece.pieces) for piece in answer.pieces if isinstance(piece, Thinking))
@@ -313,7 +318,7 @@ class Anthropic:
             case Data():
                 yield event(piece.data, piece.data["type"])
                 return
-        index = sum(isinstance(other, str | Thinking | Call) for other in before)
+        index = len(content_of(before))
         yield self._event("content_block_start", index=index, content_block=block)
         yield from (self._event("content_block_delta", index=index, delta=delta) for delta in deltas)
         yield self._event("content_block_stop", index=index)
@@ -392,8 +397,7 @@ class Gemini:
 
     def plain(self, answer: Answer) -> Json:
         """The answer as one response."""
-        pieces = [piece for piece in answer.pieces if isinstance(piece, str | Thinking | Call)]
-        parts = [part for piece in pieces for part in self._parts(piece)]
+        parts = [part for piece in content_of(answer.pieces) for part in self._parts(piece)]
         return self.response(parts, self._reason(answer), self._usage(answer))
 
     def response(self, parts: list[Json], reason: str | None = None, usage: Mapping[str, Any] | None = None) -> Json:
@@ -510,7 +514,7 @@ class Responses:
         if isinstance(piece, Data):
             yield event(piece.data, piece.data["type"])
             return
-        place = len([other for other in before if isinstance(other, str | Thinking | Call)])
+        place = len(content_of(before))
         item = self._item(piece, place)
         empty = {name: "" if name == "arguments" else value for name, value in item.items() if name != "content"}
         yield self._event("output_item.added", output_index=place, item={**empty, "status": "in_progress"})
@@ -549,10 +553,9 @@ class Responses:
 
     def plain(self, answer: Answer) -> Json:
         """The answer as a response."""
-        pieces = [piece for piece in answer.pieces if isinstance(piece, str | Thinking | Call)]
         named = {"length": "max_output_tokens", "filter": "content_filter"}
         reason = named.get(answer.finish or "")
-        output = [self._item(piece, place) for place, piece in enumerate(pieces)]
+        output = [self._item(piece, place) for place, piece in enumerate(content_of(answer.pieces))]
         response = self._response("incomplete" if reason else "completed", output)
         return {**response, "usage": self._usage(answer), "incomplete_details": {"reason": reason} if reason else None}
 
