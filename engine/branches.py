@@ -58,7 +58,7 @@ class Branch:
 
 
 class TurnTree:
-    """The turns of a log, which rests or moves on in this state."""
+    """The turns of a log, all of whose entries are given, and which rests or moves on in this state."""
 
     def __init__(self, entries: Sequence[LogEntry], state: State) -> None:
         self._entries = entries
@@ -73,7 +73,8 @@ class TurnTree:
 
     def left(self) -> tuple[Branch, ...]:
         """The branches that were left, oldest first."""
-        return tuple(self._branch(number) for number in self._branches.left(self.turns))
+        left_at = {_turn_of(entry): entry.event.at for entry in self._entries}
+        return tuple(self._branch(number, left_at[number]) for number in self._branches.left(self.turns))
 
     def find_message(self, message_id: str) -> tuple[UserMessage, int]:
         """Return a message of a user that is shown, and the turn that has taken it. Raises `Refused`:
@@ -168,14 +169,12 @@ class TurnTree:
                 if isinstance(effect, PersistMessage) and isinstance(effect.said, Heard) and effect.said.seq in sent:
                     yield sent[effect.said.seq], entry.turn
 
-    def _branch(self, number: int) -> Branch:
+    def _branch(self, number: int, left_at: datetime) -> Branch:
         turns = self._branches.turns_to(number)
         hidden = tuple(turn for turn in turns if not self._branches.shows(turn))
         first = messages_of(self._entries, hidden[0])
-        texts = {entry.seq: entry.event.texts for entry in self._entries} if first else {}
-        ends = [entry.event.at for entry in self._entries if _turn_of(entry) == number]
-        text = texts[first[0].seq][0] if first else ""
-        return Branch(number=number, turns=turns, hidden=hidden, text=text, left_at=ends[-1])
+        text = self._entries[first[0].seq - 1].event.texts[0] if first else ""
+        return Branch(number=number, turns=turns, hidden=hidden, text=text, left_at=left_at)
 
 
 def _turn_of(entry: LogEntry) -> int:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import NamedTuple
 
 from ...states.effects import (
@@ -72,7 +71,7 @@ from ..records import (
     StoredEntry,
 )
 from ..summaries import HEADER_COLUMNS, details_of, details_row
-from .files import PART
+from .files import parts_of
 from .replay import Fold
 
 LOST_DELIVERY = (
@@ -191,10 +190,12 @@ async def _of_files(store: Store, record: ConversationRecord) -> AsyncIterator[F
 
 
 async def _is_as_stored(store: Store, conversation_id: str, file: KeptFile) -> bool:
-    seen = sha256()
-    for start in range(0, file.size, PART):
-        seen.update(await store.files.read(conversation_id, file.sha256, start, start + PART) or b"")
-    return seen.hexdigest() == file.sha256
+    try:
+        async for _ in parts_of(store, conversation_id, file):
+            pass
+    except Damaged:
+        return False
+    return True
 
 
 def examine_record(record: ConversationRecord) -> Examination:

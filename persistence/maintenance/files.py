@@ -22,7 +22,7 @@ from typing import IO, Self
 from ..codec import files_in
 from ..errors import Damaged
 from ..ports import Store
-from ..records import ConversationRecord
+from ..records import ConversationRecord, KeptFile
 
 PART = 768 * 2**10
 """The bytes of a file that one line holds: a megabyte of base64."""
@@ -32,20 +32,30 @@ async def lines_of_files(store: Store, conversation_id: str, written: set[str]) 
     """Yield the lines of the files that are kept for this conversation and its steps refer to, apart from those that
     were `written` before, which are noted there. Raises `UnknownConversation`, and `Damaged` for a file that is not
     what was stored."""
-    sizes = {file.sha256: file.size for file in await store.files.of(conversation_id)}
-    if not sizes:
-        return
     record = await store.read_record(conversation_id)
-    for digest in files_in(record.steps):
-        if digest in sizes and digest not in written:
+    wanted = [digest for digest in files_in(record.steps) if digest not in written]
+    if not wanted:
+        return
+    kept = {file.sha256: file for file in await store.files.of(conversation_id)}
+    for digest in wanted:
+        if digest in kept:
             written.add(digest)
-            seen = sha256()
-            for part, start in enumerate(range(0, max(sizes[digest], 1), PART)):
-                data = await store.files.read(conversation_id, digest, start, start + PART)
-                seen.update(data or b"")
-                yield _line(digest, sizes[digest], part, data or b"")
-            if seen.hexdigest() != digest:
-                raise Damaged(0, f"The file {digest} is not what was stored.")
+            part = 0
+            async for data in parts_of(store, conversation_id, kept[digest]):
+                yield _line(digest, kept[digest].size, part, data)
+                part += 1
+
+
+async def parts_of(store: Store, conversation_id: str, file: KeptFile) -> AsyncIterator[bytes]:
+    """Yield a file that is kept for this conversation, in parts: at least one. Raises `Damaged` behind the last
+    one if it is not what was stored."""
+    seen = sha256()
+    for start in range(0, max(file.size, 1), PART):
+        data = await store.files.read(conversation_id, file.sha256, start, start + PART) or b""
+        seen.update(data)
+        yield data
+    if seen.hexdigest() != file.sha256:
+        raise Damaged(0, f"The file {file.sha256} is not what was stored.")
 
 
 def _line(digest: str, size: int, part: int, data: bytes) -> str:

@@ -134,14 +134,11 @@ def _pieces(data: bytes) -> Iterator[memoryview]:
 def use(driver: Driver, conversation_id: str, digest: str, mark: str) -> bool:
     """Keep a stored file for this conversation, under this mark. Returns whether it was not kept for it before. Raises
     `UnknownConversation`, and `StoreConflict` if the file is not stored, or not any more."""
-    found = driver.execute(_CONVERSATION, (conversation_id,)).fetchone()
-    if found is None:
-        raise UnknownConversation(conversation_id)
-    row = find(driver, digest)
+    key, row = _found(driver, conversation_id), find(driver, digest)
     if row is None:
         raise StoreConflict("The file is not stored any more.")
-    is_new = driver.execute(_FIND_USE, (found[0], row.key)).fetchone() is None
-    driver.execute(_ADD_USE, (found[0], row.key, mark))
+    is_new = driver.execute(_FIND_USE, (key, row.key)).fetchone() is None
+    driver.execute(_ADD_USE, (key, row.key, mark))
     return is_new
 
 
@@ -166,10 +163,16 @@ def take_back(driver: Driver, conversation_id: str, digest: str, mark: str) -> l
 def kept_for(driver: Driver, conversation_id: str) -> tuple[KeptFile, ...]:
     """Return the files that are kept for a conversation, in the order in which they were stored. Raises
     `UnknownConversation`."""
+    rows = driver.execute(_USED, (_found(driver, conversation_id),))
+    return tuple(KeptFile(*row[1:]) for row in rows)
+
+
+def _found(driver: Driver, conversation_id: str) -> int:
+    """Return the key of a conversation. Raises `UnknownConversation`."""
     found = driver.execute(_CONVERSATION, (conversation_id,)).fetchone()
     if found is None:
         raise UnknownConversation(conversation_id)
-    return tuple(KeptFile(*row[1:]) for row in driver.execute(_USED, found))
+    return int(found[0])
 
 
 def keys_of(driver: Driver, conversation: int) -> list[int]:

@@ -292,8 +292,8 @@ class TestRespondToUser:
             ended = await watcher.until("turn_ended")
             await watcher.stop()
 
-        streamed = [update.data["text"] for update in watcher.updates if update.type == "token"]
-        assert streamed == ["Let me tell them.", "Told."]
+        streamed = [(update.data["kind"], update.data["text"]) for update in watcher.updates if update.type == "token"]
+        assert streamed == [("text", "Let me tell them."), ("speech", "A."), ("text", "Told.")]
         assert (turn.user_response, turn.reply, ended.data["user_response"]) == ("A.", "A.", "A.")
         assert ended.data["final_content"] == "Told."
 
