@@ -28,9 +28,11 @@ from ..states.values.acts import Schedule
 from ..states.values.messages import Approver
 from .choices import OfferedTool
 from .conversation import A, B, C, Conversation, SendOptions
+from .conversation import T as Answer
 from .custody import CustodyCounts
 from .engine import Engine
 from .home import Home
+from .opening import CreateOptions
 from .outputs import AnyOutput, Output
 from .turns import Turn
 
@@ -191,7 +193,7 @@ def _returned(portal: _Portal, result: Any) -> Any:
     return result
 
 
-def _handle(portal: _Portal, conversation: Conversation) -> BlockingConversation:
+def _handle(portal: _Portal, conversation: Conversation[T]) -> BlockingConversation[T]:
     return BlockingConversation(portal, conversation)
 
 
@@ -205,8 +207,8 @@ def _waits(method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> _Meth
 
 
 def _returns_handle(
-    method: Callable[Concatenate[S, P], Coroutine[Any, Any, Conversation]],
-) -> _Method[P, BlockingConversation]:
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, Conversation[T]]],
+) -> _Method[P, BlockingConversation[T]]:
     """The method blocks, and returns a blocking handle on the conversation."""
     return _Method(method, _handle)
 
@@ -236,13 +238,13 @@ class _Shown(Generic[R]):
         return shown
 
 
-class BlockingConversation(_Blocking[Conversation]):
+class BlockingConversation(_Blocking[Conversation[Answer]], Generic[Answer]):
     """A `Conversation` whose methods block until they are done. `updates` and `stream` are plain iterators."""
 
     if TYPE_CHECKING:
 
         @overload
-        def send(self, text: str, *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
+        def send(self, text: str, *, output: None = None, **options: Unpack[SendOptions]) -> Turn[Answer]: ...
 
         @overload
         def send(self, text: str, *, output: type[A] | Output[A], **options: Unpack[SendOptions]) -> Turn[A]: ...
@@ -266,15 +268,15 @@ class BlockingConversation(_Blocking[Conversation]):
 
     else:
         send = _waits(Conversation.send)
-    answer = _waits(Conversation.answer)
-    decline = _waits(Conversation.decline)
-    approve = _waits(Conversation.approve)
-    resolve = _waits(Conversation.resolve)
+    answer = _waits(Conversation[Answer].answer)
+    decline = _waits(Conversation[Answer].decline)
+    approve = _waits(Conversation[Answer].approve)
+    resolve = _waits(Conversation[Answer].resolve)
     cancel = _waits(Conversation.cancel)
     withdraw = _waits(Conversation.withdraw)
-    retry = _waits(Conversation.retry)
-    edit = _waits(Conversation.edit)
-    regenerate = _waits(Conversation.regenerate)
+    retry = _waits(Conversation[Answer].retry)
+    edit = _waits(Conversation[Answer].edit)
+    regenerate = _waits(Conversation[Answer].regenerate)
     rewind = _waits(Conversation.rewind)
     branches = _waits(Conversation.branches)
     switch = _waits(Conversation.switch)
@@ -286,13 +288,13 @@ class BlockingConversation(_Blocking[Conversation]):
     transfer_to = _waits(Conversation.transfer_to)
     compact = _waits(Conversation.compact)
     close = _waits(Conversation.close)
-    submit = _waits(Conversation.submit)
+    submit = _waits(Conversation[Answer].submit)
     dispatch = _waits(Conversation.dispatch)
-    fork = _returns_handle(Conversation.fork)
+    fork = _returns_handle(Conversation[Answer].fork)
     updates = _iterates(Conversation.updates)
     stream = _iterates(Conversation.stream)
-    wait = _waits(Conversation.wait)
-    turn_after = _waits(Conversation.turn_after)
+    wait = _waits(Conversation[Answer].wait)
+    turn_after = _waits(Conversation[Answer].turn_after)
     transcript = _waits(Conversation.transcript)
     messages = _waits(Conversation.messages)
     file = _waits(Conversation.file)
@@ -301,7 +303,7 @@ class BlockingConversation(_Blocking[Conversation]):
     repairs = _waits(Conversation.repairs)
     usage = _waits(Conversation.usage)
     events = _waits(Conversation.events)
-    turns = _waits(Conversation.turns)
+    turns = _waits(Conversation[Answer].turns)
     children = _waits(Conversation.children)
     view = _waits(Conversation.view)
     updated_at = _waits(Conversation.updated_at)
@@ -343,7 +345,35 @@ class BlockingEngine(_Blocking[Engine]):
     or one of its conversations any more, or when the process ends.
     """
 
-    create = _returns_handle(Engine.create)
+    if TYPE_CHECKING:
+
+        @overload
+        def create(self, *, output: None = None, **options: Unpack[CreateOptions]) -> BlockingConversation: ...
+
+        @overload
+        def create(
+            self, *, output: type[A] | Output[A], **options: Unpack[CreateOptions]
+        ) -> BlockingConversation[A]: ...
+
+        @overload
+        def create(
+            self, *, output: tuple[type[A], type[B]], **options: Unpack[CreateOptions]
+        ) -> BlockingConversation[A | B]: ...
+
+        @overload
+        def create(
+            self, *, output: tuple[type[A], type[B], type[C]], **options: Unpack[CreateOptions]
+        ) -> BlockingConversation[A | B | C]: ...
+
+        @overload
+        def create(self, *, output: AnyOutput, **options: Unpack[CreateOptions]) -> BlockingConversation: ...
+
+        def create(self, *, output: Any = None, **options: Unpack[CreateOptions]) -> BlockingConversation[Any]:
+            """Create a conversation as `Engine.create` does, and return a blocking handle on it."""
+            ...
+
+    else:
+        create = _returns_handle(Engine.create)
     get = _returns_handle(Engine.get)
     list = _waits(Engine.list)
     delete = _waits(Engine.delete)

@@ -24,7 +24,9 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, overload
+
+from typing_extensions import TypeVar
 
 from ..effects.context import mark_of
 from ..effects.files import GivenFile, PreparedFile
@@ -61,6 +63,7 @@ from ..states.events import (
 )
 from ..states.header import Header
 from ..states.openai_writing import openai_messages, repairs_of
+from ..states.outputs import schema_of_rules
 from ..states.policy import ModelSettings, Policy, WhenBusy
 from ..states.roles import Role
 from ..states.states import AnyState, AwaitingApproval, Cancelling, Closed, Compacting, InDoubt, InTurn, State
@@ -123,6 +126,9 @@ _ASKS_MODEL = (
 """The requests behind which a model is asked."""
 
 
+T = TypeVar("T", default=Any)
+"""The type of the answers of a conversation. It is any type where its application has not asked for one."""
+
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -139,8 +145,9 @@ class SendOptions(TypedDict, total=False):
     wait: bool
 
 
-class Conversation(Homebound):
-    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
+class Conversation(Homebound, Generic[T]):
+    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`. A `Conversation[Ticket]`
+    is one whose turns end with a `Ticket`, unless a message or a profile asks for something else.
 
     Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
     to the next one. Every method that requests something raises `Refused` if the conversation does not take it now;
@@ -175,7 +182,7 @@ class Conversation(Homebound):
     # --- a turn
 
     @overload
-    async def send(self, text: str = ..., *, output: None = None, **options: Unpack[SendOptions]) -> Turn: ...
+    async def send(self, text: str = ..., *, output: None = None, **options: Unpack[SendOptions]) -> Turn[T]: ...
 
     @overload
     async def send(
@@ -277,7 +284,7 @@ class Conversation(Homebound):
         call_id: str | None = None,
         request_id: str | None = None,
         wait: bool = True,
-    ) -> Turn:
+    ) -> Turn[T]:
         """Answer the questions of the call `call_id`, by their text, and wait as `send` does. Without `call_id` they
         are those that this handle has last seen; a server with a handle for each request must give it.
 
@@ -308,7 +315,7 @@ class Conversation(Homebound):
         by: str | None = None,
         request_id: str | None = None,
         wait: bool = True,
-    ) -> Turn:
+    ) -> Turn[T]:
         """Allow or deny the call that waits for approval, and wait as `send` does.
 
         A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. `by` is who
@@ -325,7 +332,7 @@ class Conversation(Homebound):
 
     async def resolve(
         self, call_id: str, verdict: Resolution, *, request_id: str | None = None, wait: bool = True
-    ) -> Turn:
+    ) -> Turn[T]:
         """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
         Waits as `send` does.
 
@@ -335,7 +342,7 @@ class Conversation(Homebound):
         handled = await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict)
         return await self._turn(handled, wait=wait)
 
-    async def decline(self, call_id: str | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
+    async def decline(self, call_id: str | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
         """Decline to answer the questions of the call `call_id`; without it, those that this handle has last seen.
 
         The policy says whether that ends the turn or lets the model go on. Waits as `send`. Raises `Refused` with
@@ -390,7 +397,7 @@ class Conversation(Homebound):
             await self._until_cancelled(handled)
         return Cancelled(no_op=handled.is_no_op)
 
-    async def retry(self, *, request_id: str | None = None, wait: bool = True) -> Turn:
+    async def retry(self, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
         """Try the failed turn again, as a new turn, and wait as `send` does."""
         return await self._turn(await self._request(RetryRequested, request_id), wait=wait)
 
@@ -398,7 +405,7 @@ class Conversation(Homebound):
         """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
         await self._request(MessageWithdrawn, request_id, message_id=message_id)
 
-    async def wait(self) -> Turn:
+    async def wait(self) -> Turn[T]:
         """Wait until the turn under way ends or waits for a person, and return it; if none is under way, return the
         newest turn at once.
 
@@ -410,7 +417,7 @@ class Conversation(Homebound):
             await self._loop.catch_up()
         return await self._stopped_turn(self._loop.turns.newest())
 
-    async def turn_after(self, request_id: str) -> Turn:
+    async def turn_after(self, request_id: str) -> Turn[T]:
         """Wait until the turn of this request ends or waits for a person for the first time after it, and return it as
         it was then, even if it has gone on since. `request_id` is also the id of a message.
 
@@ -445,7 +452,7 @@ class Conversation(Homebound):
         files: Iterable[GivenFile] | None = None,
         request_id: str | None = None,
         wait: bool = True,
-    ) -> Turn:
+    ) -> Turn[T]:
         """Say this in place of the message that was sent under `message_id`, and wait as `send` does. The message and
         all that followed it are hidden: no model is shown them any more, and `branches` lists them. A turn under way is
         cancelled first.
@@ -467,7 +474,7 @@ class Conversation(Homebound):
             )
         return await self._turn_elsewhere(handled, wait=wait)
 
-    async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
+    async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
         """Have the messages of the newest turn answered again, in a turn of its own, and wait as `send` does. The turn
         is hidden, and the messages stand in the transcript once. A turn under way is cancelled first.
 
@@ -649,7 +656,7 @@ class Conversation(Homebound):
 
     async def fork(
         self, at: int | None = None, *, keeps_rules: bool = False, request_id: str | None = None
-    ) -> Conversation:
+    ) -> Conversation[T]:
         """Return a new conversation that begins as a copy of this one up to the step `at`; None stands for the newest
         step, without a turn that is under way.
 
@@ -684,7 +691,7 @@ class Conversation(Homebound):
         """Return the current time, by the clock of the engine: the moment of an event that is submitted now."""
         return self._loop.now()
 
-    async def submit(self, request: Request, *, wait: bool = True) -> Turn:
+    async def submit(self, request: Request, *, wait: bool = True) -> Turn[T]:
         """Submit what a person does about a turn, such as a `ToolApproval` or a `UserQuestionResponse`, as the event
         itself, and wait as `send` does: for hosts that make events of what their clients send. Submitted again under
         its `event_id` it has the same result. Raises what the method of the same purpose raises."""
@@ -776,14 +783,14 @@ class Conversation(Homebound):
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
         return repairs_of(await self._read_entries(0, 1))
 
-    async def turns(self) -> tuple[EndedTurn, ...]:
+    async def turns(self) -> tuple[EndedTurn[T], ...]:
         """Return the turns of this branch that have ended, oldest first. Turns are never numbered anew, so there is a
         gap where others are hidden."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read_contents()
         branches = projection.transcript.branches
         shown = (turn for turn in projection.turns.values() if branches is None or branches.shows(turn.number))
-        return tuple(replace(turn, reading=self._reading) for turn in shown)
+        return tuple(replace(turn, reading=self._reading_of(turn)) for turn in shown)
 
     async def usage(self) -> Usage:
         """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
@@ -1050,14 +1057,15 @@ class Conversation(Homebound):
         if isinstance(state, Cancelling) and state.turn.number == handled.turn:
             await self._turn(handled)
 
-    @property
-    def _reading(self) -> OutputReading:
-        """How the typed answers of turns are read."""
-        return OutputReading(self._choices.forms)
+    def _reading_of(self, turn: Turn) -> OutputReading:
+        """How the typed answer of this turn is read."""
+        context = self._loop.projection.context
+        return OutputReading(self._choices.forms, is_wanted=schema_of_rules(context, turn.profile) is not None)
 
     def _note_seen(self, turn: Turn) -> Turn:
         seen = self._seen.note_turn(turn, self._loop.state.book.seq)
-        return seen if seen.output_json is None else replace(seen, reading=self._reading)
+        reading = self._reading_of(seen)
+        return replace(seen, reading=reading) if reading.is_wanted or seen.output_json is not None else seen
 
     async def _request(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Unpack, cast, overload
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer, senders_of
@@ -56,15 +56,15 @@ from .composition import (
     profiles_of,
     wrap,
 )
-from .conversation import Conversation, new_id
+from .conversation import A, B, C, Conversation, new_id
 from .custody import Custody, CustodyCounts
 from .declarations import Declarations
 from .home import Home, Homebound
 from .loop import Loop, LoopServices
 from .models import BlockedTurns, Models
-from .opening import ChosenOpening, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
+from .opening import ChosenOpening, CreateOptions, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
 from .outbox import until_tried
-from .outputs import AnyOutput
+from .outputs import AnyOutput, Output
 from .ports import Dispatcher
 from .recovery import Recovery
 from .redactor import EventRedactor
@@ -392,6 +392,25 @@ class Engine(Homebound):
 
     # --- conversations
 
+    @overload
+    async def create(self, *, output: None = None, **options: Unpack[CreateOptions]) -> Conversation: ...
+
+    @overload
+    async def create(self, *, output: type[A] | Output[A], **options: Unpack[CreateOptions]) -> Conversation[A]: ...
+
+    @overload
+    async def create(
+        self, *, output: tuple[type[A], type[B]], **options: Unpack[CreateOptions]
+    ) -> Conversation[A | B]: ...
+
+    @overload
+    async def create(
+        self, *, output: tuple[type[A], type[B], type[C]], **options: Unpack[CreateOptions]
+    ) -> Conversation[A | B | C]: ...
+
+    @overload
+    async def create(self, *, output: AnyOutput, **options: Unpack[CreateOptions]) -> Conversation: ...
+
     async def create(
         self,
         *,
@@ -423,11 +442,11 @@ class Engine(Homebound):
         models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
         conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
         conversation may use: names, or functions that the engine was opened with; None stands for all of them. `output`
-        is the form of all its answers, as `Conversation.send` takes it; a profile and a message may ask for another
-        one. `owner`, `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by
-        them. `marks` are those of a host program, which finds by them what it has made for itself:
-        `marks={"completion": "kept"}` stands in the metadata as `turnwise.completion`, a name that no metadata can have
-        otherwise. It stays as long as the conversation, which can be neither forked nor imported.
+        is the form of all its answers, as `Conversation.send` takes it, and the handle a `Conversation[Ticket]` then; a
+        profile and a message may ask for another one. `owner`, `title` and `metadata` (JSON) are the application's own,
+        and `Engine.list` finds conversations by them. `marks` are those of a host program, which finds by them what it
+        has made for itself: `marks={"completion": "kept"}` stands in the metadata as `turnwise.completion`, a name that
+        no metadata can have otherwise. It stays as long as the conversation, which can be neither forked nor imported.
 
         With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
         reads `task` and begins a turn, as `Conversation.set_schedule` says.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from pydantic import BaseModel
 
@@ -48,6 +48,27 @@ GivenConversation = str | _WithId
 
 GivenMessages = Iterable[Mapping[str, Any] | BaseModel]
 """Messages in OpenAI's chat format: dictionaries, or the objects that the libraries of providers return."""
+
+
+class CreateOptions(TypedDict, total=False):
+    """What `Engine.create` takes besides the form of the answers."""
+
+    role: Role
+    works_for: GivenConversation | None
+    policy: Policy | None
+    system: str
+    model: str | None
+    tools: GivenTools | None
+    messages: GivenMessages | None
+    owner: str | None
+    title: str | None
+    metadata: Mapping[str, Any] | None
+    marks: Mapping[str, str] | None
+    every: GivenInterval | None
+    cron: str | None
+    zone: str
+    task: str | None
+    conversation_id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

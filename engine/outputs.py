@@ -78,10 +78,11 @@ def admitted(forms: OutputForms, schema: OutputSchema | None) -> None:
 @dataclass(frozen=True)
 class OutputReading:
     """How the typed answer of a turn is read: as one of the types that the engine knows; or as that of the schema that
-    the caller of the turn `wanted`."""
+    the caller of the turn `wanted`. `is_wanted`: an answer must be there, by what the caller or the rules say."""
 
     forms: OutputForms
     wanted: OutputSchema | None = None
+    is_wanted: bool = False
 
     def read(self, value_json: str, form: str) -> Any:
         """The answer, which has the form with this digest. Raises `InvalidInput` if its type does not take it any
@@ -101,6 +102,6 @@ class OutputReading:
 
     def missing(self, status: str, failure: str | None) -> NoOutput | None:
         """Why a turn that wanted a typed answer has none; None if nobody has asked for one."""
-        if self.wanted is None:
+        if self.wanted is None and not self.is_wanted:
             return None
         return NoOutput(failure or f"The turn has no typed answer: it is {status.replace('_', ' ')}.")

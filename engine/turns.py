@@ -119,8 +119,9 @@ class BaseTurn(TurnResult, Generic[T]):
         """The typed answer: an object of the type that was asked for, where this process knows it, and otherwise as
         JSON data. None if none was asked for.
 
-        Raises `NoOutput` on the turn that `send(…, output=…)` returns if the turn has no such answer, and
-        `InvalidInput` if the type does not take the stored answer any more.
+        Raises `NoOutput` if the turn has no such answer, on the turn that `send(…, output=…)` returns and on every turn
+        of a conversation or a profile with an `output`; `InvalidInput` if the type does not take the stored answer any
+        more.
         """
         if self.reading is None:
             return cast(T, None if self.output_json is None else json.loads(self.output_json))

@@ -135,7 +135,7 @@ OUTPUTS = """
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
-from turnwise import BlockingConversation, CompletedTurn, Conversation, Output, Turn
+from turnwise import BlockingConversation, BlockingEngine, CompletedTurn, Conversation, Engine, Output, Turn
 
 
 @dataclass
@@ -171,6 +171,39 @@ async def ask(conversation: Conversation) -> None:
 def without_an_event_loop(conversation: BlockingConversation) -> None:
     assert_type(conversation.send("Hello", output=Ticket).output, Ticket)
     assert_type(conversation.send("Hello", output=(Ticket, Complaint)).output, Ticket | Complaint)
+
+
+async def of_one_form(engine: Engine) -> Conversation:
+    conversation = await engine.create(output=Ticket, system="You sort mail.")
+    assert_type(conversation, Conversation[Ticket])
+    assert_type(await conversation.send("Hello"), Turn[Ticket])
+    assert_type((await conversation.send("Hello", output=Complaint)).output, Complaint)
+    assert_type((await conversation.answer({"Which?": "That"})).output, Ticket)
+    assert_type((await conversation.regenerate()).output, Ticket)
+    assert_type((await conversation.wait()).output, Ticket)
+    assert_type([turn.output for turn in await conversation.turns()], list[Ticket])
+    assert_type(await conversation.fork(), Conversation[Ticket])
+    assert_type(await engine.create(output=(Ticket, Complaint)), Conversation[Ticket | Complaint])
+    assert_type((await engine.create(output=(Ticket, int, str))), Conversation[Ticket | int | str])
+    assert_type(await engine.create(output=Output[list[int] | str](list[int] | str)), Conversation[list[int] | str])
+    assert_type(await engine.create(output={"type": "object"}), Conversation[Any])
+    assert_type(await engine.create(), Conversation)
+    assert_type(await engine.get("1"), Conversation[Any])
+    await engine.create(output=7)  # error
+    await engine.create(output=Ticket, sytem="You sort mail.")  # error
+    return conversation
+
+
+def of_one_form_without_an_event_loop(engine: BlockingEngine) -> BlockingConversation[Ticket]:
+    conversation = engine.create(output=Ticket)
+    assert_type(conversation, BlockingConversation[Ticket])
+    assert_type(conversation.send("Hello").output, Ticket)
+    assert_type(conversation.answer({"Which?": "That"}).output, Ticket)
+    assert_type(conversation.retry().output, Ticket)
+    assert_type([turn.output for turn in conversation.turns()], list[Ticket])
+    assert_type(engine.create(output=(Ticket, Complaint)).send("Hello").output, Ticket | Complaint)
+    assert_type(engine.create(), BlockingConversation)
+    return conversation.fork()
 
 
 def read(turn: Turn) -> Turn[Ticket]:

@@ -272,6 +272,25 @@ async def test_profiles_and_conversations_ask_for_a_form_and_a_message_for_anoth
     assert [turn.output for turn in turns] == [TICKET, Complaint("fire")]
 
 
+async def test_a_turn_of_a_conversation_with_a_form_has_an_answer_of_it_or_says_why_not() -> None:
+    """By whatever method it is returned: no such turn has None for an answer, whatever its class is for a type
+    checker."""
+    model = ScriptedLlm([reply("No."), final(**GIVEN)])
+
+    async with Engine.open("sqlite://", model=model, policy=Policy(output_retries=0)) as engine:
+        conversation = await engine.create(output=Ticket)
+        failed = await conversation.send("It burns!")
+        listed = await conversation.turns()
+        retried = await conversation.retry()
+        latest = await conversation.wait()
+        copied = await (await conversation.fork()).turns()
+
+    for turn in (failed, *listed, copied[0]):
+        with pytest.raises(NoOutput, match="no answer of the form"):
+            _ = turn.output
+    assert [retried.output, latest.output, copied[-1].output] == [TICKET, TICKET, TICKET]
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
