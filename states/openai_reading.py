@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from .errors import InvalidInput
-from .openai_writing import NO_RESULT, is_json_object, legal_name
-from .values.files import MAX_FILES, STORED_FILE, FileKind, FileReference, file_of_part, is_address
+from .openai_files import FILE_PARTS, AttachedFile, attached_file
+from .openai_writing import NO_RESULT, file_part, is_json_object, legal_name
+from .values.files import MAX_FILES, NOUNS, STORED_FILE, FileKind, FileReference, file_at, file_of_part
 from .values.messages import HISTORY_ROLES, HistoryMessage, effect_number
 from .values.value import encodable, shortened
 
@@ -330,62 +331,73 @@ class _PartReader:
             case str():
                 self._report("A text in the list of parts was made a part.")
                 return {"type": "text", "text": part}
-            case {"type": "text", "text": str()}:
-                return dict(part)
-            case {"type": "refusal", "refusal": str()} if self._role == "assistant":
+            case {"type": "text", "text": str()} | {"type": "refusal", "refusal": str()} if self._may_say(part["type"]):
                 return dict(part)
             case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
                 self._report(f"A part of the type {quoted(kind)} was made a text.")
                 return {"type": "text", "text": text}
-            case (
-                {"type": "image_url" | "input_image"}
-                | {"stored_file": _}
-                | {"type": "file", "file": {"file_id": _, "format": _}}
-            ) if self._role in ("user", "tool"):
-                is_image = part.get("type") != "file" and STORED_FILE not in part
-                return self._image(part) if is_image else self._referred(part)
+            case {"stored_file": _} | {"type": "file", "file": {"file_id": _, "format": _}} if self._may_have_files:
+                return self._referred(part)
             case {"type": str(kind)}:
+                if kind in FILE_PARTS and self._may_have_files:
+                    return self._attached(part, FILE_PARTS[kind])
                 self._report(f"A part of the type {quoted(kind)} was left out.")
             case _:
                 self._report("A part without a type was left out.")
         return None
 
-    def _image(self, part: dict[str, Any]) -> dict[str, Any] | None:
-        given = part.get("image_url")
-        address = {"url": given} if isinstance(given, str) else given
-        if not isinstance(address, dict) or not isinstance(address.get("url"), str):
-            self._report("An image without a URL was left out.")
+    def _may_say(self, kind: str) -> bool:
+        return kind == "text" or self._role == "assistant"
+
+    @property
+    def _may_have_files(self) -> bool:
+        return self._role in ("user", "tool")
+
+    def _attached(self, part: dict[str, Any], kind: FileKind | None) -> dict[str, Any] | None:
+        """A part whose bytes are taken out of it, or that names a file on the web."""
+        noun = "file" if kind is None else NOUNS[kind]
+        what = f"{'An' if kind == 'image' else 'A'} {noun}"
+        attached = attached_file(part)
+        if attached is None:
+            self._report(f"{what} was left out: it has neither bytes nor an address.")
             return None
-        url = address["url"]
-        stored = self._taken(url, "An image", "image") if url.startswith("data:") else None
-        if stored is None and not is_address(url):
-            if not url.startswith("data:"):
-                self._report("An image was left out: it is at no https:// URL, and in no data: URL.")
+        if attached.url.startswith("data:"):
+            stored = self._taken(attached, what, kind)
+            return self._with_reference(part, stored) if stored is not None and self._has_room() else None
+        file = file_at(attached.url, attached.media_type)
+        if file is None:
+            self._report(f"{what} was left out: it is at no https:// URL, and in no data: URL.")
             return None
         if not self._has_room():
             return None
-        if stored is not None:
-            own = {**part, "type": "image_url", "image_url": {k: v for k, v in address.items() if k != "url"}}
-            return {**own, STORED_FILE: stored.model_dump(mode="json", exclude_defaults=True)}
-        if isinstance(given, dict) and part["type"] == "image_url":
+        if part["type"] == "image_url" and isinstance(part["image_url"], dict):
             return part
-        self._report("An image was written as OpenAI's chat format has it.")
-        return {"type": "image_url", "image_url": address}
+        self._report(f"{what} was written as OpenAI's chat format has it.")
+        return file_part(file)
 
-    def _taken(self, url: str, what: str, kind: FileKind, name: str = "") -> FileReference | None:
-        """The reference to what a data: URL holds, or None if it is nothing of this kind that can be used."""
+    def _with_reference(self, part: dict[str, Any], stored: FileReference) -> dict[str, Any]:
+        """The part with a reference in place of the bytes. What else an image says, such as how closely a model is to
+        look at it, stays."""
+        if FILE_PARTS[part["type"]] != "image" or "image_url" not in part:
+            return file_part(stored)
+        given = part["image_url"]
+        said = {name: value for name, value in given.items() if name != "url"} if isinstance(given, dict) else {}
+        return {**part, "type": "image_url", "image_url": said, STORED_FILE: file_part(stored)[STORED_FILE]}
+
+    def _taken(self, attached: AttachedFile, what: str, kind: FileKind | None) -> FileReference | None:
+        """The reference to what a data: URL holds, or None if it is nothing that can be used."""
         if self._given.take is None:
             self._report(f"{what} was left out: there is no place for its bytes.")
             return None
         try:
-            file = self._given.take(url, name)
+            file = self._given.take(attached.url, attached.name)
         except InvalidInput as invalid:
             self._report(f"{what} was left out: {invalid.sentence}")
             return None
-        if file.kind != kind:
+        if kind == "image" and file.kind != kind:
             self._report(f"{what} was left out: it is none.")
             return None
-        if not url.startswith(f"data:{file.media_type}"):
+        if not attached.url.startswith(("data:;", f"data:{file.media_type}")):
             self._report(f"The media type of {what[0].lower()}{what[1:]} was corrected.")
         return file
 

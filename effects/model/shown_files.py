@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...states.openai_files import AUDIO_FORMATS
 from ...states.openai_writing import WireMessage, file_part
 from ...states.values.files import STORED_FILE, FileReference, reference_in
 from ...states.values.messages import escape_tags
 from ..files import KeptFiles
 from ..media_types import text_in
 from .port import ModelRequest
-
-_FORMATS: Mapping[str, str] = {"audio/mpeg": "mp3", "audio/mp4": "m4a", "audio/x-ms-wma": "wma"}
-"""What OpenAI's format calls a recording whose media type does not end in that name."""
 
 _NAMES: Mapping[str, str] = {"application/pdf": "document.pdf"}
 """The name of a document that has none: providers want one, and some read the kind from its ending."""
@@ -81,7 +79,7 @@ def _data_url(file: FileReference, data: bytes) -> str:
 
 
 def _format(file: FileReference) -> str:
-    return _FORMATS.get(file.media_type, file.media_type.partition("/")[2])
+    return AUDIO_FORMATS.get(file.media_type, file.media_type.partition("/")[2])
 
 
 def _title(file: FileReference) -> str:

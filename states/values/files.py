@@ -200,7 +200,7 @@ def file_of_part(part: Mapping[str, Any]) -> FileReference | None:
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return image_at(url)
         case {"type": "file", "file": {"file_id": str(url), "format": str(media_type)}}:
-            return _file_at(url, media_type)
+            return file_at(url, media_type)
         case _:
             return None
 
@@ -208,10 +208,11 @@ def file_of_part(part: Mapping[str, Any]) -> FileReference | None:
 def image_at(url: str) -> FileReference | None:
     """The image on the web at this address, or None if it is no address that a model can be sent. `Pure.`"""
     known = media_type_at(url)
-    return _file_at(url, known if kind_of(known) == "image" else ANY_IMAGE)
+    return file_at(url, known if kind_of(known) == "image" else ANY_IMAGE)
 
 
-def _file_at(url: str, media_type: str) -> FileReference | None:
+def file_at(url: str, media_type: str) -> FileReference | None:
+    """The file of this type on the web, or None if it is nothing that a model can be sent. `Pure.`"""
     try:
         return FileReference(url=url, media_type=media_type)
     except ValueError:

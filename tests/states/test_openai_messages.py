@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,7 @@ from turnwise.testing.strategies import NOON, Drawn, changed, policies
 from ..support.cases import holds_for
 from ..support.conversation import Conversation, asking, call
 from ..support.operations import LINEAR, growth
-from ..support.pictures import PNG, data_url, padded_png, shown, stored
+from ..support.pictures import MP4, PDF, PNG, WAV, base64, data_url, padded_png, shown, stored
 from ..support.scenarios.openai_histories import (
     Given,
     any_histories,
@@ -46,6 +47,7 @@ from ..support.servers.openai_server import violations
 
 
 SYSTEM = ("system", "developer")
+PDF_URL = data_url("application/pdf", PDF)
 
 
 def calling(*ids: str, name: str = "find", arguments: str = "{}", **fields: Any) -> Given:
@@ -347,7 +349,7 @@ class TestCalls:
 class TestContents:
     """Texts and images are kept, and what a model is not sent is left out."""
 
-    @pytest.mark.parametrize("kind", ["input_audio", "file", "thinking", "video_url"])
+    @pytest.mark.parametrize("kind", ["thinking", "search_result", "custom"])
     def test_an_unknown_part_is_left_out_and_reported(self, kind: str) -> None:
         """The other parts stay."""
         text = {"type": "text", "text": "Listen:"}
@@ -396,6 +398,93 @@ class TestContents:
 
         assert messages == [user([image] * MAX_FILES)]
         assert len(repairs) == 2
+
+    @pytest.mark.parametrize(
+        ("part", "stored_as"),
+        [
+            ({"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}}, ("audio/wav", "")),
+            ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF_URL}}, ("application/pdf", "a.pdf")),
+            ({"type": "file", "file": {"filename": "a.csv", "file_data": base64(b"a,b")}}, ("text/csv", "a.csv")),
+            ({"type": "input_file", "filename": "a.pdf", "file_data": PDF_URL}, ("application/pdf", "a.pdf")),
+            ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64(PNG)}}, None),
+            (
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": base64(PDF)},
+                    "title": "Menu",
+                },
+                ("application/pdf", "Menu"),
+            ),
+            (
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Menü, 5 %"}},
+                ("text/plain", ""),
+            ),
+            ({"type": "video_url", "video_url": {"url": data_url("video/mp4", MP4)}}, ("video/mp4", "")),
+            ({"type": "audio_url", "audio_url": {"url": data_url("audio/wav", WAV)}}, ("audio/wav", "")),
+            ({"type": "document_url", "document_url": PDF_URL, "document_name": "b.pdf"}, ("application/pdf", "b.pdf")),
+        ],
+    )
+    def test_files_of_every_shape_are_stored(self, part: Given, stored_as: tuple[str, str] | None) -> None:
+        """A reference with the digest of the bytes stands in their place."""
+        taken = TakenFiles()
+        history = repair_history([user([part])], take_file=taken.take)
+
+        (kept,) = history.messages[0].files
+        (file,) = taken.files
+        assert history.repairs == ()
+        assert (kept.media_type, kept.name) == (stored_as or ("image/png", ""))
+        assert sha256(file.data or b"").hexdigest() == kept.sha256
+        assert file.data in (WAV, PDF, b"a,b", PNG, "Menü, 5 %".encode(), MP4)
+
+    @pytest.mark.parametrize(
+        ("part", "kept"),
+        [
+            ({"type": "input_file", "file_url": "https://example.org/a"}, ("a", "application/pdf")),
+            ({"type": "document", "source": {"type": "url", "url": "https://example.org/b"}}, ("b", "application/pdf")),
+            ({"type": "document_url", "document_url": "https://example.org/c.pdf"}, ("c.pdf", "application/pdf")),
+            ({"type": "video_url", "video_url": {"url": "https://example.org/d"}}, ("d", "video/mp4")),
+            ({"type": "audio_url", "audio_url": {"url": "https://example.org/e.wav"}}, ("e.wav", "audio/wav")),
+        ],
+    )
+    def test_files_at_an_address_are_written_as_a_conversation_does(self, part: Given, kept: tuple[str, str]) -> None:
+        """What nobody says is what is usual for files of that kind."""
+        messages, repairs = repaired(user([part]))
+
+        path, media_type = kept
+        written = {"type": "file", "file": {"file_id": f"https://example.org/{path}", "format": media_type}}
+        assert messages == [user([written])]
+        assert len(repairs) == 1
+        assert repaired(*messages) == (messages, [])
+
+    @pytest.mark.parametrize(
+        ("part", "why"),
+        [
+            ({"type": "file", "file": {"file_id": "file-1"}}, "A file was left out: it has neither"),
+            ({"type": "file", "file": {"file_data": "###"}}, "A file was left out: it is a data: URL whose base64"),
+            ({"type": "file", "file": {"file_data": "UEsDBA=="}}, "A file was left out: it cannot be sent: no model"),
+            ({"type": "input_audio", "input_audio": {}}, "A recording was left out: it has neither"),
+            ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "pcm16"}}, "A recording was left out: "),
+            ({"type": "document", "source": {"type": "file", "file_id": "f"}}, "A document was left out: it has"),
+            ({"type": "document", "source": None}, "A document was left out: it has neither"),
+            ({"type": "video_url", "video_url": {"url": "ftp://x"}}, "A video was left out: it is at no https://"),
+        ],
+    )
+    def test_a_file_that_cannot_be_sent_is_left_out(self, part: Given, why: str) -> None:
+        """The repair says why."""
+        messages, repairs = repaired(user([{"type": "text", "text": "Look:"}, part]))
+
+        assert messages == [user([{"type": "text", "text": "Look:"}])]
+        assert len(repairs) == 1
+        assert repairs[0].startswith(f"messages[0]: {why}")
+
+    def test_a_recording_under_another_format_is_corrected(self) -> None:
+        """A provider would refuse it."""
+        part = {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "mp3"}}
+
+        history = repair_history([user([part])], take_file=TakenFiles().take)
+
+        assert history.messages[0].files[0].media_type == "audio/wav"
+        assert history.repairs == ("messages[0]: The media type of a recording was corrected.",)
 
     def test_a_file_that_is_stored_already_is_kept(self) -> None:
         """The messages of a conversation may be written with references in place of bytes."""

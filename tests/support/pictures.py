@@ -1,4 +1,4 @@
-"""Small images of each kind, as bytes."""
+"""Small images and other files of each kind, as bytes."""
 
 import struct
 import zlib
@@ -38,9 +38,14 @@ WEBP = b"RIFF\x1a\x00\x00\x00WEBPVP8L\r\x00\x00\x00/\x00\x00\x00\x10\x07\x10\x11
 """One pixel each; the JPEG has a beginning and an end and nothing in between."""
 
 
+def base64(data: bytes) -> str:
+    """These bytes in base64."""
+    return b64encode(data).decode()
+
+
 def data_url(kind: str, data: bytes) -> str:
     """These bytes as a data: URL of this media type."""
-    return f"data:{kind};base64,{b64encode(data).decode()}"
+    return f"data:{kind};base64,{base64(data)}"
 
 
 def stored(data: bytes, name: str = "") -> FileReference:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -61,12 +60,15 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ....effects.files import File
+from ....effects.media_types import UNKNOWN, canonical
 from ....effects.version import __version__
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....engine.turns import RunningTurn, Turn, TurnStatus
 from ....engine.updates import MessageUpdate
 from ....states.errors import InvalidInput, Refused, TurnwiseError, UnknownConversation
+from ....states.values.files import DOCUMENTS, IMAGES, kind_of
 from ....states.values.value import DEEPEST, is_nested_deeper
 from ..permissions import Caller
 from ..problems import HttpError, problem_of
@@ -326,56 +328,61 @@ def _caller(context: ServerCallContext) -> Caller:
     return caller
 
 
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The media types of images that models are sent."""
-
 _MEDIA_TYPES: Mapping[str, tuple[str, ...]] = {
     "text": ("", "text/plain", "text/markdown"),
     "data": ("", "application/json"),
-    "raw": _IMAGES,
-    "url": _IMAGES,
 }
-"""The media types that each kind of part may have; that of a text or of data may be left out."""
+"""The media types that a part of each kind may have which is no file; they may be left out."""
+
+_USUAL_FILES = (
+    *IMAGES,
+    *DOCUMENTS,
+    *("audio/mpeg", "audio/wav", "audio/mp4", "audio/ogg", "audio/flac", "audio/webm"),
+    *("video/mp4", "video/webm", "video/quicktime"),
+    *("text/csv", "text/html", "application/xml", "application/yaml"),
+)
+"""The media types of files that the card names. Others of these kinds are taken, too."""
 
 
 @dataclass(frozen=True)
 class _ReadMessage:
-    """`said` is the text with its images, and `payload` the reply as data, None if there is none."""
+    """`said` is the text with its files, and `payload` the reply as data, None if there is none."""
 
     said: Said
     payload: Any
 
 
 def _read_message(message: Message) -> _ReadMessage:
-    """Return a message, read. Raises `ContentTypeNotSupportedError` for parts that are neither text, images nor data,
-    and `InvalidInput` for more than one part of data, and for a part that has nothing."""
+    """Return a message, read. Raises `ContentTypeNotSupportedError` for parts of a type that no model is sent, and
+    `InvalidInput` for more than one part of data, and for a part that has nothing."""
     texts: list[str] = []
-    images: list[str] = []
+    files: list[File] = []
     payloads: list[Any] = []
     for part in message.parts:
-        kind = part.WhichOneof("content")
-        if kind is None:
-            raise InvalidInput("A part has a text, data, bytes or an address.")
-        if part.media_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES[kind]:
-            raise ContentTypeNotSupportedError(
-                "A message can have texts, images, and data that replies to what a task waits for."
-            )
-        match kind:
+        match part.WhichOneof("content"):
+            case None:
+                raise InvalidInput("A part has a text, data, bytes or an address.")
+            case "text" | "data" as kind if canonical(part.media_type) not in _MEDIA_TYPES[kind]:
+                known = " or ".join(_MEDIA_TYPES[kind][1:])
+                raise ContentTypeNotSupportedError(f"A part with {kind} is of the type {known}.")
             case "text":
                 texts.append(part.text)
             case "data":
                 payloads.append(MessageToDict(part.data))
             case _:
-                images.append(_url(part))
+                files.append(_file(part))
     if len(payloads) > 1:
         raise InvalidInput("A message replies with one part of data at most.")
-    return _ReadMessage(Said("\n\n".join(texts), tuple(images)), payloads[0] if payloads else None)
+    return _ReadMessage(Said("\n\n".join(texts), tuple(files)), payloads[0] if payloads else None)
 
 
-def _url(part: Part) -> str:
-    if part.WhichOneof("content") == "url":
-        return str(part.url)
-    return f"data:{part.media_type};base64,{b64encode(part.raw).decode()}"
+def _file(part: Part) -> File:
+    """The file of a part. What its bytes are is found out later."""
+    declared = canonical(part.media_type)
+    if declared not in ("", UNKNOWN) and kind_of(declared) is None:
+        raise ContentTypeNotSupportedError("A message can have texts, files that models take, and data that replies.")
+    source = part.url if part.WhichOneof("content") == "url" else part.raw
+    return File(source, part.filename or None, declared or None)
 
 
 _REPLY = "reply"
@@ -499,7 +506,7 @@ def agent_card(address: str, *, needs_token: bool) -> AgentCard:
             AgentInterface(url=f"{address}{_PATH}", protocol_binding="JSONRPC", protocol_version="1.0")
         ],
         capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
-        default_input_modes=["text/plain", "text/markdown", "application/json", *_IMAGES],
+        default_input_modes=["text/plain", "text/markdown", "application/json", *_USUAL_FILES],
         default_output_modes=["text/plain"],
         skills=[skill],
         security_schemes={"bearer": bearer} if needs_token else None,

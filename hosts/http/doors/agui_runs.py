@@ -21,11 +21,13 @@ from typing import Any
 
 from ag_ui.core import (
     AssistantMessage,
+    AudioPart,
     BaseEvent,
     ContentPart,
     CustomEvent,
     DataSource,
     DeveloperMessage,
+    DocumentPart,
     FunctionCall,
     ImagePart,
     Interrupt,
@@ -60,6 +62,7 @@ from ag_ui.core import (
     ToolMessage,
     UrlSource,
     UserMessage,
+    VideoPart,
 )
 from ag_ui.core import ToolCall as AguiToolCall
 from ag_ui.core.version import PROTOCOL_VERSION
@@ -70,6 +73,7 @@ from ....engine.turns import CancelledTurn, FailedTurn, Turn, WaitsForAnswer, Wa
 from ....engine.updates import StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, Update
 from ....states.errors import InvalidInput, TurnwiseError
 from ....states.events import ToolApproval, UserCancel
+from ....states.openai_files import AttachedFile, attached_at, part_of
 from ....states.policy import Policy
 from ....states.values.messages import ToolCall
 from ....states.values.questions import UserQuestion
@@ -92,6 +96,7 @@ from .turns import (
     awaited_by,
     began_waiting,
     earlier_request,
+    given_file,
     opened,
     prompt_of,
     stored,
@@ -444,8 +449,8 @@ def _message_to_answer(run: RunAgentInput) -> tuple[str, Said]:
         raise _RunRefused("no_message", "The last message of a run must be one of the user, unless it resumes another.")
     parts = last.content if isinstance(last.content, list) else [TextPart(text=last.content)]
     texts = [part.text for part in parts if isinstance(part, TextPart)]
-    images = tuple(_url(part) for part in parts if not isinstance(part, TextPart))
-    return last.id, Said("\n\n".join(texts), images)
+    files = tuple(given_file(_attached(part)) for part in parts if not isinstance(part, TextPart))
+    return last.id, Said("\n\n".join(texts), files)
 
 
 def _history_before(run: RunAgentInput) -> list[dict[str, Any]]:
@@ -473,21 +478,24 @@ def _content(content: str | Sequence[ContentPart]) -> str | list[dict[str, Any]]
     if isinstance(content, str):
         return content
     return [
-        {"type": "text", "text": part.text}
-        if isinstance(part, TextPart)
-        else {"type": "image_url", "image_url": {"url": _url(part)}}
+        {"type": "text", "text": part.text} if isinstance(part, TextPart) else part_of(_attached(part))
         for part in content
     ]
 
 
-def _url(part: ContentPart) -> str:
-    """The address of an image, or the image itself as a data: URL."""
-    source = part.source if isinstance(part, ImagePart) else None
-    if isinstance(source, DataSource):
-        return f"data:{source.mime_type};base64,{source.value}"
-    if isinstance(source, UrlSource):
-        return source.value
-    raise _RunRefused("unsupported_content", "A message can have texts, and images that are data or a URL.")
+def _attached(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> AttachedFile:
+    """The file of a part, whose bytes are in it, or whose address it names. A document has no name in this protocol;
+    clients write it into the metadata."""
+    given = part.metadata if isinstance(part.metadata, dict) else {}
+    name = given.get("filename", given.get("name"))
+    name = name if isinstance(name, str) else ""
+    match part.source:
+        case DataSource(value=data, mime_type=media_type):
+            return attached_at(f"data:{media_type};base64,{data}", kind=part.type, name=name)
+        case UrlSource(value=url, mime_type=media_type):
+            return attached_at(url, media_type=media_type or "", kind=part.type, name=name)
+        case _:
+            raise _RunRefused("unsupported_content", "A file of a message is data or at a URL.")
 
 
 @dataclass

@@ -37,6 +37,7 @@ from ....engine.turns import FailedTurn, Turn
 from ....persistence.summaries import LONGEST_ID
 from ....states.errors import TurnwiseError
 from ....states.events import DoubtResolved, Resolution, ToolApproval, UserCancel, UserQuestionResponse
+from ....states.openai_files import AttachedFile, attached_file
 from ....states.policy import DEFAULT_SETTINGS, Profile
 from ....states.values.acts import MARK
 from ....states.values.messages import Usage
@@ -47,7 +48,18 @@ from ..problems import MEDIA_TYPE, Problem, http_problem, problem_of
 from ..schemas import Body, TurnJson
 from ..security import HttpLimits
 from ..streams import EventStream, data_line
-from .turns import ActTurn, RequestedTurn, Said, Stamp, awaited_by, opened, request_turn, spoken_turn, stored
+from .turns import (
+    ActTurn,
+    RequestedTurn,
+    Said,
+    Stamp,
+    awaited_by,
+    given_file,
+    opened,
+    request_turn,
+    spoken_turn,
+    stored,
+)
 
 logger = logging.getLogger("turnwise.http")
 
@@ -851,9 +863,11 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+_FILES = ("image_url", "input_audio", "file")
+
 _PARTS = {
-    "user": ("text", "image_url"),
-    "tool": ("text", "image_url"),
+    "user": ("text", *_FILES),
+    "tool": ("text", *_FILES),
     "assistant": ("text", "refusal"),
 }
 """The types of part that a message of each role may have; of all other roles, text alone."""
@@ -871,7 +885,7 @@ class _ReadMessages:
 
 def read_messages(messages: Sequence[ChatMessage]) -> _ReadMessages:
     """Return the messages of a request, read. Raises `OpenAiRefusal` if the last one is not a user's, and for a part
-    that cannot be sent to a model, such as audio. `Pure.`"""
+    that cannot be sent to a model. `Pure.`"""
     for place, message in enumerate(messages):
         _check_parts(place, message)
     *before, last = messages
@@ -881,7 +895,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> _ReadMessages:
     answers = [_text(message) for message in before if message.role == "assistant"]
     return _ReadMessages(
         history=[message.model_dump(exclude_unset=True) for message in before],
-        said=Said(_text(last), tuple(_images(last, len(before)))),
+        said=Said(_text(last), tuple(map(given_file, _files_in(last)))),
         shown=answers[-1] if answers else None,
     )
 
@@ -895,22 +909,19 @@ def _check_parts(place: int, message: ChatMessage) -> None:
         if kind not in allowed:
             sentence = f"A message of the role {message.role} can have parts of the type {' or '.join(allowed)} only."
             raise OpenAiRefusal("unsupported_content", sentence, f"messages.{place}.content.{number}.type")
+        if kind in _FILES and attached_file(part) is None:
+            what = "An image needs a URL." if kind == "image_url" else "A file needs its bytes, in base64."
+            raise OpenAiRefusal("invalid_input", what, f"messages.{place}.content.{number}.{kind}")
 
 
 def _text(message: ChatMessage) -> str:
     if not isinstance(message.content, list):
         return message.content or ""
-    texts = (part.get(part["type"]) for part in message.content if part["type"] != "image_url")
+    texts = (part.get(part["type"]) for part in message.content if part["type"] not in _FILES)
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
-def _images(message: ChatMessage, place: int) -> Iterator[str]:
-    for number, part in enumerate(message.content if isinstance(message.content, list) else ()):
-        if part["type"] != "image_url":
-            continue
-        address = part.get("image_url")
-        url = address.get("url") if isinstance(address, dict) else None
-        if not isinstance(url, str):
-            where = f"messages.{place}.content.{number}.image_url.url"
-            raise OpenAiRefusal("invalid_input", "An image needs a URL.", where)
-        yield url
+def _files_in(message: ChatMessage) -> Iterator[AttachedFile]:
+    parts = message.content if isinstance(message.content, list) else ()
+    attached = (attached_file(part) for part in parts if part["type"] in _FILES)
+    return (file for file in attached if file is not None)

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError
 
-from ....effects.files import prepare
+from ....effects.files import File, GivenFile, prepare
 from ....effects.printable import with_hidden_shown
 from ....effects.tools.tool import shown_arguments
 from ....engine.conversation import Conversation
@@ -47,6 +47,7 @@ from ....engine.updates import (
 )
 from ....states.errors import InvalidInput, RefusalCode, Refused, UnknownConversation, faults_of
 from ....states.events import DoubtResolved, Request, Resolution, ToolApproval, UserMessage, UserQuestionResponse
+from ....states.openai_files import AttachedFile
 from ....states.policy import Policy
 from ....states.states import AnyState, AwaitingApproval, InDoubt
 from ....states.values.output import OutputSchema
@@ -184,9 +185,14 @@ class Said:
     """A message of the user."""
 
     text: str
-    files: Sequence[str] = ()
+    files: Sequence[GivenFile] = ()
     output: OutputSchema | None = None
     """The form that the answer must have."""
+
+
+def given_file(attached: AttachedFile) -> File:
+    """Return a file of a message as the engine takes it. `Pure.`"""
+    return File(attached.url, attached.name or None, attached.media_type or None)
 
 
 class MessageTurn(RequestedTurn):

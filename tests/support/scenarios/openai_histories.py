@@ -18,7 +18,7 @@ from turnwise.states.transcript import Transcript
 from turnwise.testing.generation.chance import FILES
 from turnwise.testing.strategies import NOON
 
-from ..pictures import GIF, PNG, data_url, sent, shown, stored
+from ..pictures import GIF, PDF, PNG, WAV, base64, data_url, sent, shown, stored
 from ..servers.openai_server import LEGAL_NAME, Body, is_json_object
 
 Given = dict[str, Any]
@@ -250,7 +250,13 @@ ANY_PARTS = st.one_of(
             {"type": "image_url", "image_url": {"url": data_url("image/jpg", PNG)}},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,###"}},
             {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+            {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}},
             {"type": "file", "file": {"file_id": "1"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": data_url("application/pdf", PDF)}},
+            {"type": "input_file", "file_url": "https://example.org/menu"},
+            {"type": "document", "source": {"type": "text", "data": "Hello"}, "title": "Menu"},
+            {"type": "document", "source": {"type": "url", "url": "https://example.org/menu.pdf"}},
+            {"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}},
             {"type": "refusal", "refusal": "No."},
             "Hello",
         ]

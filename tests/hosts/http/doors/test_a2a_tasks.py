@@ -41,6 +41,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from ....support.cases import holds_for
+from ....support.pictures import PDF, WAV, base64, data_url
 
 
 class Peer:
@@ -250,7 +251,8 @@ class TestRefusals:
 class Wire:
     """Calls in JSON-RPC over a real connection, as they stand in the specification."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, model: CommandedLlm) -> None:
+        self.model = model
         self._client = client
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -273,9 +275,10 @@ class Wire:
 @pytest.fixture(scope="module")
 def wire() -> Iterator[Wire]:
     """A server on a socket."""
-    engine = Engine.open("sqlite://", model=CommandedLlm(), tools=["ask_user_question", book])
+    model = CommandedLlm()
+    engine = Engine.open("sqlite://", model=model, tools=["ask_user_question", book])
     with serving(engine) as server, server.client() as client:
-        yield Wire(client)
+        yield Wire(client, model)
 
 
 def code_of(answer: dict[str, Any]) -> int:
@@ -310,17 +313,48 @@ class TestErrorCodes:
     @holds_for(
         "part",
         [
-            {"raw": "AAAA", "mediaType": "audio/wav"},
-            {"raw": "AAAA"},
-            {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},
-            {"url": "https://example.org/a.svg", "mediaType": "image/svg+xml"},
+            {"raw": "AAAA", "mediaType": "application/zip"},
+            {"url": "https://example.org/a.tiff", "mediaType": "image/tiff"},
             {"text": "<p>", "mediaType": "text/html"},
             {"data": {"approved": True}, "mediaType": "application/cbor"},
         ],
     )
     def test_content_of_an_unknown_type(self, wire: Wire, part: dict[str, Any]) -> None:
-        """What is neither text, an image nor JSON is refused by its media type."""
+        """What is neither text, a file that models take, nor JSON is refused by its media type."""
         assert code_of(wire.send({"text": "look"}, part)) == self.CONTENT_TYPE
+
+    @holds_for(
+        "part",
+        [
+            {"raw": "AAAA"},
+            {"raw": "AAAA", "mediaType": "audio/wav"},
+            {"raw": base64(PDF), "mediaType": "image/png"},
+            {"url": "ftp://example.org/a.pdf"},
+        ],
+    )
+    def test_files_that_cannot_be_used(self, wire: Wire, part: dict[str, Any]) -> None:
+        """Their bytes are nothing known, or not what they are declared as."""
+        assert code_of(wire.send({"text": "look"}, part)) == -32602
+
+    def test_files_are_sent(self, wire: Wire) -> None:
+        """A file needs no media type: its bytes, or its address, say what it is."""
+        wire.send(
+            {"text": "say read"},
+            {"raw": base64(PDF), "filename": "report.pdf"},
+            {"raw": base64(WAV), "mediaType": "audio/x-wav"},
+            {"raw": base64(b"May,120"), "mediaType": "text/csv"},
+            {"url": "https://example.org/a.pdf"},
+            {"url": "https://example.org/b", "mediaType": "video/mp4"},
+        )
+
+        assert wire.model.requests[-1].messages[-1]["content"] == [
+            {"type": "text", "text": "say read"},
+            {"type": "file", "file": {"filename": "report.pdf", "file_data": data_url("application/pdf", PDF)}},
+            {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}},
+            {"type": "text", "text": "[File, text/csv]\nMay,120"},
+            {"type": "file", "file": {"file_id": "https://example.org/a.pdf", "format": "application/pdf"}},
+            {"type": "file", "file": {"file_id": "https://example.org/b", "format": "video/mp4"}},
+        ]
 
     def test_content_of_a_known_type(self, wire: Wire) -> None:
         """The type may be written with parameters."""
@@ -377,11 +411,11 @@ class TestErrorCodes:
 
     def test_a_context_that_is_closed(self) -> None:
         """It takes no message any more."""
-        engine = Engine.open("sqlite://", model=CommandedLlm())
+        engine = Engine.open("sqlite://", model=(model := CommandedLlm()))
         with serving(engine) as server, server.client() as client:
             client.post("/conversations", json={"id": "over"})
             client.post("/conversations/over/close")
-            refused = Wire(client).send({"text": "say x"}, contextId="over")
+            refused = Wire(client, model).send({"text": "say x"}, contextId="over")
 
         assert code_of(refused) == self.UNSUPPORTED
         assert refused["error"]["data"][0]["metadata"] == {"code": "closed"}

@@ -24,6 +24,7 @@ from ....support.doors.waiting import until
 from ....support.http.event_stream import events_of
 from ....support.http.live_server import LiveServer, serving
 from ....support.npm.node_packages import NodePackages
+from ....support.pictures import PDF, WAV, base64, data_url
 
 # --- Runs of AG-UI, event by event.
 
@@ -189,6 +190,41 @@ class TestARun:
         assert "data:image/gif;base64,R0lGODlhAQABAAAAACw=" in sent
         assert "https://example.org/a.png" in sent
 
+    def test_files_are_sent(self, thread: Thread, model: CommandedLlm) -> None:
+        """Recordings, videos and documents, of this message and of those before it; a document may have a name."""
+        parts = [
+            {"type": "text", "text": "say read"},
+            {"type": "audio", "source": {"type": "data", "value": base64(WAV), "mimeType": "audio/wav"}},
+            {"type": "video", "source": {"type": "url", "value": "https://example.org/a"}},
+            {
+                "type": "document",
+                "source": {"type": "data", "value": base64(PDF), "mimeType": "application/pdf"},
+                "metadata": {"filename": "report.pdf"},
+            },
+        ]
+        before = [{"id": "1", "role": "user", "content": parts}, {"id": "2", "role": "assistant", "content": "read"}]
+
+        thread.run(*before, {"id": "3", "role": "user", "content": parts})
+
+        first, _, last = [message for message in model.requests[-1].messages if message["role"] != "system"]
+        for message in (first, last):
+            assert message["content"][1:] == [
+                {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}},
+                {"type": "file", "file": {"file_id": "https://example.org/a", "format": "video/mp4"}},
+                {"type": "file", "file": {"filename": "report.pdf", "file_data": data_url("application/pdf", PDF)}},
+            ]
+
+    @pytest.mark.parametrize(
+        ("value", "media_type"),
+        [(base64(PDF), "audio/wav"), ("###", "application/pdf"), ("UEsDBA==", "application/zip")],
+    )
+    def test_files_that_cannot_be_used(self, thread: Thread, value: str, media_type: str) -> None:
+        """The run ends with an error."""
+        source = {"type": "data", "value": value, "mimeType": media_type}
+        parts = [{"type": "document", "source": source}]
+
+        assert error(thread.run({"id": "1", "role": "user", "content": parts})) == "invalid_input"
+
     def test_a_state_that_is_no_object_is_left_alone(self, thread: Thread) -> None:
         """There is no place in it for that of the conversation."""
         types = {event["type"] for event in thread.run("say x", state=[1, 2])}
@@ -322,7 +358,7 @@ class TestRefusals:
                         {
                             "id": "1",
                             "role": "user",
-                            "content": [{"type": "image", "source": {"type": "file", "value": "f"}}],
+                            "content": [{"type": "document", "source": {"type": "file", "value": "f"}}],
                         }
                     ]
                 },

@@ -24,6 +24,7 @@ from ....support.cases import holds_for
 from ....support.doors.commanded_model import CommandedLlm
 from ....support.doors.waiting import until
 from ....support.http.live_server import LiveServer, serving
+from ....support.pictures import PDF, PNG, WAV, base64, data_url
 
 # --- Completions without a conversation id, asked for with the `openai` package as people use it.
 
@@ -124,6 +125,43 @@ class TestACompletion:
 
         assert completion.choices[0].message.content == "seen [image]"
         assert PIXEL in json.dumps(model.requests[-1].messages)
+
+    def test_files_are_sent(self, client: openai.OpenAI, model: CommandedLlm) -> None:
+        """PDFs, recordings and tables reach the model as they were sent, in this message and in those before it."""
+        recording = {"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "wav"}}
+        report = {"filename": "report.pdf", "file_data": data_url("application/pdf", PDF)}
+        table = {"filename": "table.csv", "file_data": data_url("text/csv", b"May,120")}
+        files = [recording, {"type": "file", "file": report}, {"type": "file", "file": table}]
+        content = [{"type": "text", "text": "say read"}, *files]
+        before: list[Any] = [{"role": "user", "content": content}, {"role": "assistant", "content": "read"}]
+
+        completion = client.chat.completions.create(
+            model="commanded", messages=[*before, {"role": "user", "content": content}]
+        )
+
+        assert completion.choices[0].message.content == "read [image] [image] [File table.csv, text/csv]\nMay,120"
+        first, _, last = [message for message in model.requests[-1].messages if message["role"] != "system"]
+        for message in (first, last):
+            assert message["content"][1:3] == [recording, {"type": "file", "file": report}]
+            assert message["content"][3]["text"].endswith("May,120")
+
+    def test_files_of_a_conversation_are_stored(self, client: openai.OpenAI, server: LiveServer) -> None:
+        """Its transcript names them, and holds no bytes."""
+        content: Any = [{"type": "file", "file": {"filename": "a.pdf", "file_data": data_url("application/pdf", PDF)}}]
+
+        for _ in range(2):
+            client.chat.completions.create(
+                model="commanded",
+                messages=[{"role": "user", "content": content}],
+                metadata={"conversation_id": "with-a-file", "message_id": "m1"},
+            )
+
+        with server.client() as http:
+            said = http.get("/conversations/with-a-file/transcript").json()["messages"]
+            (file,) = said[0]["files"]
+            assert (file["name"], file["media_type"], file["size"]) == ("a.pdf", "application/pdf", len(PDF))
+            assert len([message for message in said if message["role"] == "user"]) == 1
+            assert http.get(f"/conversations/with-a-file/files/{file['sha256']}").content == PDF
 
     def test_a_question_is_text_and_data(self, client: openai.OpenAI) -> None:
         """A question can be read, with its options, and is in the report on the turn."""
@@ -798,16 +836,50 @@ class TestMessages:
     @pytest.mark.parametrize(
         "part",
         [
-            {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
-            {"type": "file", "file": {"file_id": "f"}},
+            {"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}},
+            {"type": "input_text", "text": "x"},
             {"text": "x"},
         ],
     )
     def test_parts_that_no_model_is_sent(self, client: openai.OpenAI, part: Any) -> None:
-        """Audio and files are refused wherever they stand, since leaving them out would change the meaning."""
+        """They are refused wherever they stand, since leaving them out would change the meaning."""
         for messages in ([{"role": "user", "content": [part]}], [{"role": "user", "content": [part]}, *HELLO]):
             error = refused(client, messages=messages)
             assert (error.code, error.param) == ("unsupported_content", "messages.0.content.0.type")
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+            {"type": "file", "file": {"file_id": "file-1"}},
+            {"type": "file"},
+            {"type": "image_url", "image_url": {}},
+        ],
+    )
+    def test_files_that_are_not_there(self, client: openai.OpenAI, part: Any) -> None:
+        """A file without bytes, or one that another service keeps, is refused wherever it stands."""
+        for messages in ([{"role": "user", "content": [part]}], [{"role": "user", "content": [part]}, *HELLO]):
+            error = refused(client, messages=messages)
+            assert (error.code, error.param) == ("invalid_input", f"messages.0.content.0.{part['type']}")
+
+    @pytest.mark.parametrize(
+        ("part", "sentence"),
+        [
+            ({"type": "file", "file": {"file_data": "###"}}, "base64 cannot be read"),
+            (
+                {"type": "file", "file": {"file_data": data_url("application/pdf", PNG)}},
+                "its bytes are a file of the type image/png",
+            ),
+            ({"type": "file", "file": {"filename": "a.zip", "file_data": "UEsDBA=="}}, "a.zip cannot be sent"),
+            ({"type": "input_audio", "input_audio": {"data": base64(WAV), "format": "mp3"}}, "declared as audio/mpeg"),
+        ],
+    )
+    def test_files_that_cannot_be_used(self, client: openai.OpenAI, part: Any, sentence: str) -> None:
+        """In one sentence that says why."""
+        error = refused(client, messages=[{"role": "user", "content": [part]}])
+
+        assert (error.status_code, error.code) == (400, "invalid_input")
+        assert sentence in error.message
 
     @holds_for(
         "content", ["", "  ", [], [{"type": "image_url"}], [{"type": "image_url", "image_url": {"url": "ftp://x"}}]]
