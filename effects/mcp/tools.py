@@ -5,7 +5,7 @@ offered is left out, and the log says why; the other tools are offered all the s
 
 What can go wrong outside of this process goes wrong in a call: the connection is lost, the server answers with what
 the protocol does not allow, or with an error. Each of these becomes an error result, and none of them ends the turn.
-What a server returned is a text for the model, and the images that it sees beside it. All of it is data. Whatever a
+What a server returned is a text for the model, and the files that it is shown beside it. All of it is data. Whatever a
 server returns, nothing is carried out because of it.
 """
 
@@ -17,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import unquote
 
 import anyio
 import httpx2
@@ -334,38 +335,47 @@ Block = mcp_types.ContentBlock
 def result_of(returned: mcp_types.CallToolResult) -> ToolResult | ResultWithFiles:
     """The result for what a server returned.
 
-    Texts stand one below the other, with blank lines between them. Images are shown as far as models take them. Audio,
-    other images and binary resources are described. Structured content is written as JSON, unless a text says the same.
-    `Pure.`
+    Texts stand one below the other, with blank lines between them. Images, recordings and binary resources are files,
+    as far as models take them, and otherwise described. Structured content is written as JSON, unless a text says the
+    same. `Pure.`
     """
-    images: list[File] = []
+    files: list[File] = []
     texts: list[str] = []
     left = DEFAULT_RULES.together
     for block in returned.content:
-        image = _image_of(block) if len(images) < DEFAULT_RULES.number else None
-        if image is not None and image.reference.size <= left:
-            left -= image.reference.size
-            images.append(File(image.data or b""))
-        else:
+        file = _file_of(block) if len(files) < DEFAULT_RULES.number else None
+        if file is None or file.reference.size > left:
             texts.append(_written(block))
+            continue
+        left -= file.reference.size
+        files.append(File(file.data or b"", file.reference.name, file.reference.media_type))
+        if isinstance(block, mcp_types.EmbeddedResource):
+            texts.append(f"[resource {block.resource.uri}]")
     if (structured := returned.structured_content) is not None and not _is_told(structured, _plain_texts(returned)):
         texts.append(text_of(structured))
     text = encodable("\n\n".join(texts))
-    if images:
-        return ResultWithFiles(text, tuple(images), returned.is_error)
+    if files:
+        return ResultWithFiles(text, tuple(files), returned.is_error)
     nothing = NO_REASON if returned.is_error else DONE
     return ToolResult(text=text or nothing, error=returned.is_error)
 
 
-def _image_of(block: Block) -> PreparedFile | None:
-    """The image in the block, or None if there is none that every model can read."""
-    if not isinstance(block, mcp_types.ImageContent):
-        return None
+def _file_of(block: Block) -> PreparedFile | None:
+    """The file in the block, or None if there is none that a model can read."""
+    match block:
+        case (
+            mcp_types.ImageContent(data=data, mime_type=media_type)
+            | mcp_types.AudioContent(data=data, mime_type=media_type)
+        ):
+            name = ""
+        case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents(blob=data, mime_type=media_type)):
+            name = unquote(re.split(r"[?#]", block.resource.uri, maxsplit=1)[0])  # the last part of it counts
+        case _:
+            return None
     try:
-        image = prepare_one(f"data:{block.mime_type};base64,{block.data}")
+        return prepare_one(File(f"data:;base64,{data}", name, media_type or None))
     except InvalidInput:
         return None
-    return image if image.reference.kind == "image" else None
 
 
 def _written(block: Block) -> str:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 from turnwise import File, FileReference
-from turnwise.effects.files import prepare_one
+from turnwise.effects.files import prepare, prepare_one
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.shown_files import with_files
 
@@ -66,8 +66,8 @@ class SampleFiles:
         return SAMPLES[file.kind] if file.sha256 not in OWN else OWN[file.sha256]
 
     async def keep(self, given: Any) -> tuple[FileReference, ...]:
-        """Keep nothing."""
-        return ()
+        """Return the references, and keep nothing."""
+        return tuple(one.reference for one in await prepare(given))
 
 
 PDF = b"%PDF-1.4\n%%EOF\n"

@@ -408,7 +408,7 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "audio": ("audio/wav", "5 bytes", "ok"),
     "link": ("file:///x", "ok"),
     "link_without_name": ("file:///x", "ok"),
-    "blob": ("file:///y", "5 bytes", "ok"),
+    "blob": ("[resource file:///y]", "ok"),
     "resource": ("inside", "ok"),
     "empty_resource": ("resource", "ok"),
     "nothing": "Done.",

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ import pytest
 from mcp_types import CallToolResult
 from mcp_types import Tool as ListedTool
 
-from turnwise.effects.files import DEFAULT_RULES, File
+from turnwise.effects.files import DEFAULT_RULES, File, prepare_one
 from turnwise.effects.mcp.server import McpServer, McpTool
 from turnwise.effects.mcp.tools import MAX_DESCRIPTION, MAX_SCHEMA, ServerTool, result_of, tools_of
 from turnwise.effects.tools.normalization import InvalidArguments
@@ -26,7 +25,7 @@ from turnwise.effects.tools.results import ResultWithFiles
 from turnwise.states.policy import Policy
 from turnwise.states.values.messages import ToolResult
 
-from ...support.pictures import PNG
+from ...support.pictures import MP4, PDF, PNG, WAV, base64
 from ...support.servers.mcp_programs import (
     AnsweringContext,
     Listed,
@@ -80,7 +79,7 @@ def offered(*tools: Listed, server: McpServer = SERVER) -> dict[str, ServerTool]
     return {tool.name: tool for tool in made.tools}
 
 
-DATA = b64encode(PNG).decode()
+DATA = base64(PNG)
 
 
 def returned(*content: dict[str, Any], **more: Any) -> ToolResult:
@@ -97,6 +96,11 @@ def files_in(result: ToolResult | ResultWithFiles) -> tuple[str, list[object]]:
     """The text of a result, and the bytes of its files."""
     assert isinstance(result, ResultWithFiles)
     return result.text, [file.source for file in result.files if isinstance(file, File)]
+
+
+def blob(uri: str, data: bytes, **more: Any) -> dict[str, Any]:
+    """Return a binary resource as a server sends it."""
+    return {"type": "resource", "resource": {"uri": uri, "blob": base64(data), **more}}
 
 
 def image(data: str = DATA, kind: str = "image/png") -> dict[str, Any]:
@@ -421,6 +425,48 @@ class TestContent:
         assert files_in(returned(image(), text("A map."))) == ("A map.", [PNG])
         assert files_in(returned(image())) == ("", [PNG])
 
+    @pytest.mark.parametrize(
+        ("block", "data", "kept"),
+        [
+            ({"type": "audio", "data": base64(WAV), "mimeType": "audio/x-wav"}, WAV, ("", "audio/wav", "")),
+            (
+                blob("file:///a/me%20nu.pdf?v=1", PDF),
+                PDF,
+                ("me nu.pdf", "application/pdf", "file:///a/me%20nu.pdf?v=1"),
+            ),
+            (blob("a:b", b"a,b", mimeType="text/csv"), b"a,b", ("a:b", "text/csv", "a:b")),
+            (blob("db://rows", PNG, mimeType="image/png"), PNG, ("rows", "image/png", "db://rows")),
+            (blob("screen://", MP4, mimeType="video/mp4"), MP4, ("", "video/mp4", "screen://")),
+        ],
+    )
+    def test_files_are_shown(self, block: dict[str, Any], data: bytes, kept: tuple[str, str, str]) -> None:
+        """A resource is called as its address ends, and the text says where it stands."""
+        result = returned(block)
+
+        assert isinstance(result, ResultWithFiles)
+        (file,) = result.files
+        prepared = prepare_one(file)
+        uri = kept[2]
+        assert (prepared.reference.name, prepared.reference.media_type) == kept[:2]
+        assert (prepared.data, result.text) == (data, f"[resource {uri}]" if uri else "")
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "audio", "data": base64(PNG), "mimeType": "audio/wav"},
+            {"type": "audio", "data": "###", "mimeType": "audio/wav"},
+            blob("a:b", b"PK\x03\x04"),
+            blob("a:b", PDF, mimeType="a;b,c"),
+        ],
+    )
+    def test_what_no_model_takes_is_described(self, block: dict[str, Any]) -> None:
+        """Also what is something else than its server says."""
+        result = returned(block)
+
+        assert isinstance(result, ToolResult)
+        assert "bytes, not shown]" in result.text
+        assert base64(PNG) not in result.text
+
     def test_more_images_than_a_model_takes(self) -> None:
         """Those that are too many are described."""
         said, images = files_in(returned(*[image()] * (DEFAULT_RULES.number + 1)))
@@ -430,7 +476,7 @@ class TestContent:
 
     def test_images_that_are_too_large_together(self) -> None:
         """The ones that fit are shown."""
-        large = b64encode(PNG + bytes(7_000_000)).decode()
+        large = base64(PNG + bytes(7_000_000))
         said, images = files_in(returned(image(large), image(large), image(large), image(large), image(large), image()))
 
         assert len(images) == 5
@@ -505,7 +551,7 @@ async def check_contents(registry: ToolRegistry) -> None:
     assert mixed.text == (
         'Multiple content types test:\n\n[resource test://mixed-content-resource]\n{"test": "data", "value": 123}'
     )
-    assert audio.text == "[audio: audio/wav, 44 bytes, not shown]"
+    assert (audio.text, [file.media_type for file in audio.files]) == ("", ["audio/wav"])
     assert failed == error("Error executing tool test_error_handling")
 
 

@@ -24,6 +24,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import UserQuestion
 
+from ..pictures import SampleFiles
 from ..tools import tool_context
 
 EVERYTHING = Path(__file__).parents[2] / "fixtures" / "mcp"
@@ -94,7 +95,8 @@ async def call(
     """Call a tool, and return its result."""
     tool = registry.find(name)
     assert tool is not None, name
-    result = await execute(tool, json.dumps(arguments), tool_context(show) if context is None else context)
+    given = tool_context(show) if context is None else context
+    result = await execute(tool, json.dumps(arguments), given, files=SampleFiles())
     assert isinstance(result, ToolResult)
     return result
 
