@@ -254,12 +254,17 @@ class BranchRequests:
         `closed` if the conversation ends instead."""
         loop = self._loop
         with loop.follower.waiting():
-            while _is_leaving(loop.state) and not loop.feed.closed:
+            while self._is_coming(handled) and not loop.feed.closed:
                 await loop.feed.changed()
-        if _is_leaving(loop.state):
+        if self._is_coming(handled):
             await loop.catch_up()  # raises why nothing moves any more
         if isinstance(loop.state, Closed) and loop.state.book.branch < handled.seq:
             raise Refused("closed")
+
+    def _is_coming(self, handled: HandledRequest) -> bool:
+        """Whether the step of this request is still to be seen here, or everything is to stop behind it."""
+        state = self._loop.state
+        return state.book.seq < handled.seq or _is_leaving(state)
 
     async def turn_begun_by(self, handled: HandledRequest) -> tuple[int, int] | None:
         """Return the step in which the conversation has gone to another branch by this request, and the turn that

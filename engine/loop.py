@@ -630,6 +630,7 @@ class Loop:
         Whoever waits, or asks for something later, gets `why`.
         """
         self._mailbox.shut(why)
+        self.recent_requests.end(why)
         self._is_closing = True
         with dispatcher_failures_logged():  # the callers that wait must be told all the same
             await self._services.dispatcher.stop(self.conversation_id, answers=answers)

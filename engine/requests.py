@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..persistence.ports import Log
 from ..persistence.summaries import LONGEST_ID, json_identity
-from ..states.errors import InvalidInput, Refused, faults_of, path_of
+from ..states.errors import InvalidInput, Refused, StoreError, TurnwiseError, faults_of, path_of
 from ..states.events import Answer, Event, Opened, PolicyChanged, Request, UserMessage, exact
 from ..states.policy import Policy
 from ..states.step import LogEntry, Step
@@ -239,13 +239,19 @@ _REMEMBERED_NO_OPS = 1024
 class RecentRequests:
     """Knows the requests that one conversation has handled."""
 
-    __slots__ = ("_log", "_no_ops", "_recent", "_variants")
+    __slots__ = ("_ended", "_log", "_no_ops", "_recent", "_variants")
 
     def __init__(self, log: Log, variants: _Variants) -> None:
         self._log = log
         self._variants = variants
         self._recent: dict[str, HandledRequest] = {}
         self._no_ops: dict[str, HandledRequest] | None = None
+        self._ended: TurnwiseError | None = None
+
+    def end(self, why: TurnwiseError) -> None:
+        """The log may be closed from now on. Whoever asks for what only the log knows is told this then, and not what
+        a closed store says."""
+        self._ended = why
 
     def note(self, entry: LogEntry) -> None:
         """Remember the event of a step that was stored, if it is a request."""
@@ -285,8 +291,13 @@ class RecentRequests:
     async def find_by_id(self, event_id: str) -> HandledRequest | None:
         """Return the request that was handled under this id. Raises `StoreError`, and `UnknownConversation` if the
         conversation was deleted and the request is not remembered."""
-        if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
-            self.note(entry)
+        try:
+            if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
+                self.note(entry)
+        except StoreError:
+            if self._ended is not None:
+                raise self._ended from None
+            raise
         return self._remembered(event_id)
 
     def _remembered(self, event_id: str) -> HandledRequest | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, ModelSettings, Policy, Refused, SnapshotUpdate, Usage, tool
+from turnwise import Conversation, Engine, EngineClosed, ModelSettings, Policy, Refused, SnapshotUpdate, Usage, tool
 from turnwise.states import AgentMessage
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, failure, reply
 
@@ -92,6 +92,17 @@ class TestEdit:
             assert (again.number, again.reply) == (first.number, first.reply) == (2, "A (1)")
             assert other == "event_id_reused"
             assert len(await conversation.events()) == 5
+
+    async def test_a_closed_engine_says_so(self, database: Database) -> None:
+        """Also of a request under an id, which might have been made before."""
+        async with Engine.open(database, model=answering()) as engine:
+            conversation = await engine.create()
+            await conversation.send("a", message_id="m1")
+
+        with pytest.raises(EngineClosed):
+            await conversation.edit("m1", "A", request_id="e")
+        with pytest.raises(EngineClosed):
+            await conversation.regenerate(request_id="r")
 
     async def test_of_messages_that_began_a_turn_together(self, database: Database) -> None:
         """Those before it in the turn are answered with it; those behind it are hidden with the turn."""

@@ -13,12 +13,13 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from turnwise.states.context import Context
-from turnwise.states.effects import AwaitedEffect, ControlEffect, DeliverToUser
+from turnwise.states.effects import AwaitedEffect, ControlEffect, DeliverToUser, PersistMessage
 from turnwise.states.errors import CompactionFailed, Refused
 from turnwise.states.events import Event, Request, UserMessage
 from turnwise.states.states import AwaitingApproval, AwaitingUserResponse, InDoubt, State
 from turnwise.states.step import Step
 from turnwise.states.transcript import Transcript
+from turnwise.states.values.messages import Heard
 from turnwise.states.values.turn import EndedStatus
 from turnwise.testing import laws
 from turnwise.testing.history import History, open_work, runs_beyond_contract
@@ -74,19 +75,19 @@ ENDED = get_args(EndedStatus)
 
 
 def who_called_is_told_the_truth(ending: Ending) -> Iterator[str]:
-    """Every call has ended; who sent a message is told of the turn that took it, or of one that tried it again, and how
-    that turn ended."""
+    """Every call has ended; who sent or edited a message is told of a turn that took it, in whatever branch, or of one
+    that tried it again, and how that turn ended."""
     transcript = ending.transcript()
-    taken = transcript.taken
+    taken = ending.turns_of_messages()
     ended = {row.ended.turn: row.ended.status for row in ending.rows if row.ended is not None}
     for call in ending.recorder.calls:
         if call.outcome == "waits":
             yield f"{call.who}, {call.what}: has not ended"
-        elif call.outcome == "returned" and call.what.startswith("send "):
+        elif call.outcome == "returned" and call.what.startswith(("send ", "edit ")):
             turn: Turn = call.result
             message_id = call.request_id
-            entered = taken.get(message_id, 0) if turn.status != "queued" else 0
-            if not entered <= turn.number <= transcript.newest_try(entered):
+            entered = taken[message_id] if turn.status != "queued" and message_id in taken else [0]
+            if not any(one <= turn.number <= transcript.newest_try(one) for one in entered):
                 yield f"{message_id} was told of turn {turn.number}, and entered turn {entered}"
             if turn.status in ("queued", "running") and not call.what.endswith("go on"):
                 yield f"{message_id} was told that turn {turn.number} is {turn.status}, and wanted to wait"
@@ -165,6 +166,18 @@ class Ending:
     def state(self) -> State:
         """The state that the conversation rests in, as stored."""
         return self.rows[-1].state
+
+    def turns_of_messages(self) -> dict[str, list[int]]:
+        """The turns that have taken each message, by its id; several ones where it was answered again."""
+        sent: dict[int, str] = {}
+        taken: dict[str, list[int]] = {}
+        for row in self.rows:
+            if isinstance(row.event, UserMessage):
+                sent[row.seq] = row.event.event_id
+            for effect in row.effects:
+                if isinstance(effect, PersistMessage) and isinstance(effect.said, Heard) and effect.said.seq in sent:
+                    taken.setdefault(sent[effect.said.seq], []).append(row.state.book.turn)
+        return taken
 
     def transcript(self, seq: int | None = None) -> Transcript:
         """What was said up to the step `seq`, or to the end, as stored."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from turnwise.persistence.errors import StorageFailed
+from turnwise.states.branches import Branches
 from turnwise.states.errors import (
     CompactionFailed,
     EngineClosed,
@@ -35,6 +36,7 @@ from turnwise.states.events import (
     Request,
     Resolution,
     ScheduleChanged,
+    UserMessage,
 )
 from turnwise.states.policy import WhenBusy
 from turnwise.states.states import (
@@ -158,6 +160,11 @@ class SimulatedUser:
         new_id = f"{self.name}-{self._ids}"
         self.recorder.ids.add(new_id)
         return new_id
+
+    def sent_messages(self) -> list[str]:
+        """The ids of the messages that are stored, whoever has sent them."""
+        events = [row.event for row in self.disk.steps_of(self.conversation_id)]
+        return [event.event_id for event in events if isinstance(event, UserMessage)]
 
     def new_request(self) -> dict[str, Any]:
         """The id of a new request, and when it is made."""
@@ -377,6 +384,35 @@ async def compact(user: SimulatedUser, handle: Handle) -> None:
     await user.ask(handle, "compact", lambda it, id_: it.compact(request_id=id_))
 
 
+async def edit(user: SimulatedUser, handle: Handle) -> None:
+    """Say something else in place of a message that somebody has sent, wherever it is by now."""
+    message_id = user.chance.pick([*user.sent_messages(), "unknown"])
+    await user.ask(
+        handle, f"edit {message_id}", lambda it, id_: it.edit(message_id, f"{id_} says more", request_id=id_)
+    )
+
+
+async def regenerate(user: SimulatedUser, handle: Handle) -> None:
+    """Have the newest turn answered again, or one that may not be the newest any more."""
+    turn = user.chance.pick((None, None, user.stored.book.turn))
+    await user.ask(handle, "regenerate", lambda it, id_: it.regenerate(turn, request_id=id_))
+
+
+async def rewind(user: SimulatedUser, handle: Handle) -> None:
+    """Go back to a turn, or in front of a message."""
+    turns: list[int | str] = [*range(user.stored.book.turn + 2)]
+    to = user.chance.pick([*turns, *user.sent_messages()])
+    await user.ask(handle, f"rewind {to}", lambda it, id_: it.rewind(to, request_id=id_))
+
+
+async def switch(user: SimulatedUser, handle: Handle) -> None:
+    """Return to a branch that was left by now, or to what is none."""
+    branches = Branches.of(row.entry for row in user.disk.steps_of(user.conversation_id))
+    turns = user.stored.book.turn
+    branch = user.chance.pick([*branches.left(turns) * 4, turns])
+    await user.ask(handle, f"switch {branch}", lambda it, id_: it.switch(branch, request_id=id_))
+
+
 async def change_policy(user: SimulatedUser, handle: Handle) -> None:
     """Change the rules."""
     policy = user.vocabulary.policy(user.chance)
@@ -476,6 +512,10 @@ ACTIONS: dict[Action, int] = {
     change_title: 1,
     ask_again: 8,
     compact: 1,
+    edit: 3,
+    regenerate: 3,
+    rewind: 2,
+    switch: 3,
     request_anything: 8,
     repeat: 2,
     forge: 4,
