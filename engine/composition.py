@@ -205,9 +205,9 @@ def build_channels(parts: EngineParts, earlier: Earlier | None, confirm: Admit |
 def build_observers(
     tracing: Tracing | None, deliveries: DeliveryDispatcher, agents: Iterable[Observer]
 ) -> tuple[Observer, ...]:
-    """Return what sees the steps of conversations: the tracing, the deliveries if channels want to know when turns end,
-    and what belongs to the `agents`."""
-    optional = (tracing, deliveries if deliveries.listeners else None)
+    """Return what sees the steps of conversations: the tracing, the deliveries if channels want to know of more than
+    those, and what belongs to the `agents`."""
+    optional = (tracing, deliveries if deliveries.listeners or deliveries.written else None)
     return (*(one for one in optional if one is not None), *agents)
 
 

@@ -319,6 +319,7 @@ class Engine(Homebound):
             takes=parts.models.takes,
             custody=self._custody,
             read_only=parts.source.read_only,
+            tell_speech=None if (written := self._deliveries.written) is None else written.write,
         )
 
     def __repr__(self) -> str:

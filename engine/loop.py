@@ -34,6 +34,7 @@ from functools import partial
 from typing import Any, NoReturn
 from weakref import ref
 
+from ..effects.channels.port import SpeechPiece
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, EffectLinks, History, LiveKind, SuspendedCalls
 from ..effects.dispatcher import Sender
@@ -496,6 +497,9 @@ class Loop:
         shown = self._services.redactor.shown(kind, data, self._policy)
         update = live_update(kind, shown, effect_id, self.state)
         self._show(update)
+        tell_speech = self._services.tell_speech
+        if tell_speech is not None and isinstance(update, TokenUpdate) and update.kind == "speech":
+            tell_speech(SpeechPiece(update.text, self.conversation_id, update.turn, update.request))
         if (show_others := self._services.show_others) is not None:
             place = 0
             if isinstance(update, TokenUpdate):
@@ -663,7 +667,8 @@ class LoopServices:
     the store, and `takes` says which of them a model can be shown. `custody` says which
     conversations are carried out here, where several processes share a store. `read_only` has requests refused.
     `show_others` passes live updates on to the other processes that share the store; where there is one, loops are told
-    what those store, and do not look for it.
+    what those store, and do not look for it. `tell_speech` is told what tools are to say while a model of this process
+    writes it, where a channel wants to know.
     """
 
     dispatcher: Dispatcher
@@ -681,6 +686,7 @@ class LoopServices:
     custody: Custodian | None = None
     read_only: bool = False
     show_others: Callable[[LiveShown], None] | None = None
+    tell_speech: Callable[[SpeechPiece], None] | None = None
 
     request_observers: tuple[RequestObserver, ...] = field(init=False)
     """The observers that see requests."""

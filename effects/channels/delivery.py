@@ -30,7 +30,8 @@ from ..context import EffectContext, Receipts
 from ..logs import performer_logger
 from ..printable import printable
 from ..retry_queues import Admit, Earlier, Left, PendingEffect, RetryQueues
-from .port import Channel, Delivery, NotTaken, TurnEndListener
+from .port import Channel, Delivery, NotTaken, SpeechListener, TurnEndListener
+from .written_speech import WrittenSpeeches
 
 logger = performer_logger("turnwise.channels")
 
@@ -152,6 +153,9 @@ class DeliveryDispatcher:
         self._channels = _by_name(channels)
         self.listeners = [one for one in self._channels.values() if isinstance(one, TurnEndListener)]
         """The channels that are told how turns end."""
+        listening = [one for one in self._channels.values() if isinstance(one, SpeechListener)]
+        self.written = WrittenSpeeches(listening) if listening else None
+        """What tells channels of the speech that models write; None if none wants to know."""
         self._make_attempt = make_attempt
         self.queues = RetryQueues(clock, earlier, admit)
 
@@ -166,11 +170,14 @@ class DeliveryDispatcher:
         return self.queues.left
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """Tell the channels that listen if a turn ended with this step; every error of a channel is logged.
+        """Tell the channels that listen if a turn ended with this step, and what it means for the speech that a model
+        was writing; every error of a channel is logged.
 
         A channel alone cannot know whether more will be said in a turn. One that speaks needs to, because an assistant
         begins to listen again when everything was spoken.
         """
+        if self.written is not None:
+            self.written.stepped(conversation_id, event, step)
         if step.ended is None:
             return
         for listener in self.listeners:
@@ -178,6 +185,14 @@ class DeliveryDispatcher:
                 listener.turn_ended(conversation_id, step.ended)
             except BaseException:  # nothing here waits, so it is the channel's own, and must not end the event loop
                 logger.warning("A channel failed at the end of a turn.", exc_info=True)
+
+    def picked_up(self, conversation_id: str, state: State) -> None:
+        """The conversation goes on here. What its model has written in another process was spoken there."""
+
+    def let_go(self, conversation_id: str) -> None:
+        """Another process goes on with the conversation, and has its answer written once more."""
+        if self.written is not None:
+            self.written.drop(conversation_id)
 
     async def submit(self, deliveries: Iterable[tuple[str, _PendingDelivery]]) -> None:
         """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
@@ -190,6 +205,7 @@ class DeliveryDispatcher:
 
     async def drop(self, conversation_id: str) -> None:
         """Stop delivering for this conversation."""
+        self.let_go(conversation_id)
         await self.queues.drop(conversation_id)
 
     async def wait_until_tried(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from ...states.values.turn import TurnEnded
 
@@ -61,4 +61,47 @@ class TurnEndListener(Protocol):
 
         The deliveries of the turn (`ended.deliveries`) may arrive before or after this call.
         """
+        ...
+
+
+class SpeechPiece(NamedTuple):
+    """A piece of what a tool is to say to the user, while the model writes it: not said before its delivery.
+
+    A blank line stands between the words of two calls of one response. A response that fails is asked for again as
+    another `request`, and written from the beginning. With `is_last` the response is complete; the text is empty then.
+    """
+
+    text: str
+    conversation_id: str
+    turn: int
+    request: int
+    is_last: bool = False
+
+
+WhyUnsaid = Literal["failed", "cancelled", "unsaid"]
+"""Why words that a model has written are not said: the response failed, the turn was cancelled, or nothing delivers
+them, because the call was refused or not valid, its tool failed, or a later speech took its place."""
+
+
+class SpeechSettled(NamedTuple):
+    """What was written in this turn up to now is said by the first `deliveries` deliveries of the turn. What of it is
+    in none of them is not said; `why` says for what reason."""
+
+    conversation_id: str
+    turn: int
+    deliveries: int
+    why: WhyUnsaid
+
+
+@runtime_checkable
+class SpeechListener(Protocol):
+    """A channel may also have these methods. The engine then tells it what tools are to say while the models of this
+    process write it. Both are called in the event loop of the engine, and must not wait."""
+
+    def speech_written(self, piece: SpeechPiece) -> None:
+        """Take note that a piece was written."""
+        ...
+
+    def speech_settled(self, settled: SpeechSettled) -> None:
+        """Take note of what becomes of the pieces. The deliveries may arrive before or after this call."""
         ...

@@ -41,7 +41,8 @@ from ...states.values.value import shortened
 from ..logs import performer_logger
 from ..model.performers.rewording import Rewording
 from ..printable import printable
-from .port import Delivery
+from .port import Delivery, SpeechPiece, SpeechSettled
+from .written_speech import RetractedSpeech, WrittenTurn
 
 CODE = "There is code to read here."
 """What is said in place of a block of code, unless the application gives another text."""
@@ -60,6 +61,9 @@ OnEnd = Callable[[Delivery, Outcome], object]
 OnTurnSpoken = Callable[[Delivery], object]
 """Called when a whole turn was spoken, with its last delivery."""
 
+OnRetracted = Callable[[RetractedSpeech], object]
+"""Called with words that were spoken and are not said after all."""
+
 Reword = Callable[[str], Awaitable[str]]
 """Rewords a text to be spoken. `Rewording` has a model do so."""
 
@@ -73,14 +77,44 @@ unless it is closed."""
 
 @dataclass(eq=False)
 class _Utterance:
-    """A text in the queue. `report` is called with what became of it, and `rewording` is its text to be spoken."""
+    """A text in the queue, and `rewording`, its text to be spoken. `report` is called with what became of it, which is
+    its `outcome` once the event loop knows. `was_begun` says that some of it may have been heard, and `spoken` is the
+    delivery that it belongs to, once there is one."""
 
-    delivery: Delivery
-    file: Path | None
-    report: Callable[[Outcome], None]
-    rewording: Future[str] | None
+    text: str
+    file: Path | None = None
+    rewording: Future[str] | None = None
+    report: Callable[[Outcome], None] | None = None
+    was_begun: bool = False
     is_stopped: bool = False
     is_over: bool = False
+    outcome: Outcome | None = None
+    spoken: _SpokenDelivery | None = None
+
+
+@dataclass(eq=False)
+class _SpokenDelivery:
+    """A delivery and the utterances that speak it: one, or the sentences that were begun before it was delivered."""
+
+    delivery: Delivery
+    utterances: list[_Utterance] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of it; None while it is not over."""
+        outcomes = [one.outcome for one in self.utterances]
+        order: tuple[Outcome | None, ...] = (None, "failed", "stopped")
+        return next((one for one in order if one in outcomes), "spoken")
+
+
+@dataclass(eq=False)
+class _Written:
+    """What is spoken of a turn while it is written. A response that was being spoken when the channel was stopped is
+    not spoken on: that was stopped `stops` times when `request` began."""
+
+    turn: WrittenTurn[_Utterance]
+    request: int = 0
+    stops: int = 0
 
 
 class SpeechChannel:
@@ -101,6 +135,11 @@ class SpeechChannel:
     listens for a follow-up question. It is not called if a text was stopped or failed, if the turn was cancelled, or if
     nothing was said in it.
 
+    With `streaming` what a tool is to say is spoken sentence by sentence while the model writes it, and not again when
+    it is delivered. What is not delivered after all falls silent at once, and `on_retracted`, a plain function, is
+    called with what of it was heard. Such a channel rewords nothing and writes no files, because it does not know the
+    whole text: the constructor raises `ConfigurationError`.
+
     To display what is spoken, give the engine another channel, such as a `TerminalChannel`.
     """
 
@@ -113,17 +152,24 @@ class SpeechChannel:
         into: str | Path | None = None,
         on_end: OnEnd | None = None,
         on_turn_spoken: OnTurnSpoken | None = None,
+        streaming: bool = False,
+        on_retracted: OnRetracted | None = None,
         code: str = CODE,
         reword: Reword | None = None,
         voices: Sequence[Voice] | None = None,
     ) -> None:
-        for parameter, callback in (("on_end", on_end), ("on_turn_spoken", on_turn_spoken)):
+        callbacks = {"on_end": on_end, "on_turn_spoken": on_turn_spoken, "on_retracted": on_retracted}
+        for parameter, callback in callbacks.items():
             if iscoroutinefunction(callback):
                 raise ConfigurationError(f"{parameter} must be a plain function, because its result is not awaited.")
+        if streaming and (into is not None or reword is not None):
+            raise ConfigurationError("A channel that speaks what is being written can neither reword it nor file it.")
         self.name = name
         self._into = None if into is None else Path(into)
         self._on_end = on_end
         self._on_turn_spoken = on_turn_spoken
+        self._on_retracted = on_retracted
+        self._streaming = streaming
         self._code = code
         self._reword = reword
         self._voices = find_voices() if voices is None else tuple(voices)
@@ -132,6 +178,8 @@ class SpeechChannel:
         self._process: Popen[bytes] | None = None
         self._when_empty: list[Callable[[], None]] = []
         self._turns = SpokenTurns()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._stops = 0
 
     def file_of(self, delivery: Delivery) -> Path | None:
         """The file for this delivery; None if it is spoken aloud. `Pure.`"""
@@ -145,23 +193,40 @@ class SpeechChannel:
         """
         if self._into is not None:
             self._into.mkdir(parents=True, exist_ok=True)
-        loop, rewording = asyncio.get_running_loop(), None
+        rewording = None
         if self._reword is not None:  # while the deliveries before it are spoken
             reword = self._reword
             if isinstance(reword, Rewording):
                 reword = partial(reword, conversation_id=delivery.conversation_id)
-            rewording = asyncio.run_coroutine_threadsafe(self._try_to_reword(reword, delivery.text), loop)
-        report = partial(_call_in, loop, partial(self._end, delivery))
-        utterance = _Utterance(delivery, self.file_of(delivery), report, rewording)
-        with self._lock:
-            self._queue.append(utterance)
-            if len(self._queue) == 1:
-                # The thread ends when the queue is empty. It is a daemon, so a program can end before all is spoken.
-                try:
-                    threading.Thread(target=self._speak_all, daemon=True, name="turnwise-speech").start()
-                except RuntimeError:
-                    self._queue.clear()  # otherwise later deliveries would wait behind this one for ever
-                    raise
+            rewording = asyncio.run_coroutine_threadsafe(
+                self._try_to_reword(reword, delivery.text), asyncio.get_running_loop()
+            )
+        spoken, rest = self._begun(delivery)
+        if rest or not spoken.utterances:
+            is_stopped = any(one.is_stopped for one in spoken.utterances)
+            utterance = _Utterance(rest, self.file_of(delivery), rewording, is_stopped=is_stopped, spoken=spoken)
+            spoken.utterances.append(utterance)
+            self._enqueue(utterance)
+        elif spoken.outcome is not None:
+            self._end(delivery, spoken.outcome)
+        if (written := self._written.get(delivery.conversation_id)) is not None:
+            self._retract(delivery.conversation_id, written.turn)
+
+    def speech_written(self, piece: SpeechPiece) -> None:
+        """Speak what this piece completes, if the channel is `streaming`. Called by the engine."""
+        if not self._streaming:
+            return
+        written = self._written_in(piece.conversation_id, piece.turn)
+        if written.request != piece.request:
+            written.request, written.stops = piece.request, self._stops
+        written.turn.write(piece, partial(self._begin, written.stops))
+
+    def speech_settled(self, settled: SpeechSettled) -> None:
+        """Fall silent where nothing delivers what is spoken. Called by the engine."""
+        written = self._written.get(settled.conversation_id)
+        if written is not None and written.turn.number == settled.turn:
+            written.turn.settle(settled)
+            self._retract(settled.conversation_id, written.turn)
 
     def stop(self) -> bool:
         """Be silent at once, in the middle of a word, and drop the texts in the queue. Later deliveries are spoken.
@@ -169,6 +234,7 @@ class SpeechChannel:
         Returns whether there was anything to stop. May be called from any thread.
         """
         with self._lock:
+            self._stops += 1
             was_speaking = any(not (utterance.is_stopped or utterance.is_over) for utterance in self._queue)
             for utterance in self._queue:
                 utterance.is_stopped = True
@@ -193,6 +259,64 @@ class SpeechChannel:
     def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
         """Take note that nothing more will be said in this turn. Called by the engine."""
         self._open_follow_up(self._turns.note_end(conversation_id, ended))
+
+    def _written_in(self, conversation_id: str, turn: int) -> _Written:
+        written = self._written.pop(conversation_id, None)
+        if written is None or written.turn.number != turn:
+            written = _Written(WrittenTurn(turn))
+        self._written[conversation_id] = written
+        if len(self._written) > KEPT:
+            self._written.popitem(last=False)
+        return written
+
+    def _begun(self, delivery: Delivery) -> tuple[_SpokenDelivery, str]:
+        """The delivery with what was begun of it while it was written, and what is left to be spoken."""
+        if not self._streaming:
+            return _SpokenDelivery(delivery), delivery.text
+        begun, rest = self._written_in(delivery.conversation_id, delivery.turn).turn.deliver(delivery)
+        spoken = _SpokenDelivery(delivery, begun)
+        for utterance in begun:
+            utterance.spoken = spoken
+        return spoken, rest
+
+    def _begin(self, stops: int, sentence: str) -> _Utterance:
+        """Speak a sentence that is not delivered yet. Raises RuntimeError if no thread can be started."""
+        utterance = _Utterance(sentence, is_stopped=stops != self._stops)
+        self._enqueue(utterance)
+        return utterance
+
+    def _enqueue(self, utterance: _Utterance) -> None:
+        utterance.report = partial(_call_in, asyncio.get_running_loop(), partial(self._note_outcome, utterance))
+        with self._lock:
+            self._queue.append(utterance)
+            if len(self._queue) == 1:
+                # The thread ends when the queue is empty. It is a daemon, so a program can end before all is spoken.
+                try:
+                    threading.Thread(target=self._speak_all, daemon=True, name="turnwise-speech").start()
+                except RuntimeError:
+                    self._queue.clear()  # otherwise later deliveries would wait behind this one for ever
+                    raise
+
+    def _note_outcome(self, utterance: _Utterance, outcome: Outcome) -> None:
+        utterance.outcome = outcome
+        if (spoken := utterance.spoken) is not None and spoken.outcome is not None:
+            self._end(spoken.delivery, spoken.outcome)
+
+    def _retract(self, conversation_id: str, turn: WrittenTurn[_Utterance]) -> None:
+        for sentences, why in turn.unsaid():
+            heard = self._silence(sentences)
+            if heard and self._on_retracted is not None:
+                retracted = RetractedSpeech(conversation_id, turn.number, heard, why)
+                self._call("on_retracted", partial(self._on_retracted, retracted))
+
+    def _silence(self, sentences: Sequence[_Utterance]) -> str:
+        """Do not speak these. Returns what was begun of them."""
+        with self._lock:
+            for utterance in sentences:
+                utterance.is_stopped = True
+            if self._process is not None and self._queue[0] in sentences:
+                terminate(self._process)
+            return "".join(one.text for one in sentences if one.was_begun).strip()
 
     def _end(self, delivery: Delivery, outcome: Outcome) -> None:
         steps.info("Delivery %d of turn %d: %s.", delivery.ordinal, delivery.turn, outcome)
@@ -232,7 +356,8 @@ class SpeechChannel:
             outcome = self._speak(utterance)
             with self._lock:
                 utterance.is_over = True
-            utterance.report(outcome)
+            if utterance.report is not None:
+                utterance.report(outcome)
             with self._lock:
                 self._queue.popleft()
                 has_more = bool(self._queue)
@@ -263,7 +388,7 @@ class SpeechChannel:
         if utterance.rewording is not None:
             with suppress(BaseException):  # a function of the application may raise anything; this thread goes on
                 reworded = utterance.rewording.result(REWORDING_TIMEOUT + _LOOP_GRACE)
-        return reworded or make_speakable(utterance.delivery.text, self._code)
+        return reworded or make_speakable(utterance.text, self._code)
 
     def _speak_with(self, voice: Voice, utterance: _Utterance, text: str) -> str | None:
         """Speak the text to its end. Returns None, or the reason why this voice did not."""
@@ -273,6 +398,7 @@ class SpeechChannel:
                 if utterance.is_stopped:
                     return _STOPPED
                 self._process = voice.start(partial_file)
+                utterance.was_begun = True
             fault = speak(self._process, text)
             if fault is None and partial_file is not None and utterance.file is not None:
                 if not partial_file.exists():
