@@ -6,12 +6,16 @@ from .effects.agents import ReachableAgents as ReachableAgents
 from .effects.channels.port import Channel as Channel
 from .effects.channels.port import Delivery as Delivery
 from .effects.channels.port import NotTaken as NotTaken
+from .effects.channels.port import SpeechListener as SpeechListener
+from .effects.channels.port import SpeechPiece as SpeechPiece
+from .effects.channels.port import SpeechSettled as SpeechSettled
 from .effects.channels.speech import SpeechChannel as SpeechChannel
 from .effects.channels.stream import Lagged as Lagged
 from .effects.channels.stream import StreamChannel as StreamChannel
 from .effects.channels.stream import Subscription as Subscription
 from .effects.channels.terminal import TerminalChannel as TerminalChannel
 from .effects.channels.webhook import WebhookChannel as WebhookChannel
+from .effects.channels.written_speech import RetractedSpeech as RetractedSpeech
 from .effects.clock import Clock as Clock
 from .effects.context import EffectContext as EffectContext
 from .effects.context import EffectLinks as EffectLinks

@@ -542,7 +542,8 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
     for message in messages:
         if message.thinking:
             yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
-        is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
+        # What was given was said to the user.
+        is_thought = policy.text == "thought" and bool(message.turn) and not message.spoken
         if message.role == "assistant" and is_thought and message.text.strip():
             yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
         elif message.role in ("user", "assistant") and (message.text.strip() or message.shown or message.files):
@@ -555,7 +556,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
                 origin=message.origin,
                 files=message.files,
                 citations=message.citations,
-                fallback=falls_back and message.role == "assistant" and bool(message.turn),
+                fallback=falls_back and message.role == "assistant" and bool(message.turn) and not message.spoken,
                 stopped=message.stopped is not None,
             )
 

@@ -218,7 +218,8 @@ class LlmFailed(Answer):
 
 class LlmStopped(Answer):
     """The model was stopped before its response was complete: the text and the thinking that had come by then, and what
-    they cost. Calls that it had begun to write are dropped.
+    they cost. Calls that it had begun to write are dropped, but not what a tool was to say to the user: with `spoken`
+    the text ends with it, or is nothing else.
 
     `speaks` says whether the request offered a tool that speaks to the user. Everything is empty if nothing had come,
     or if nobody knows what had.
@@ -232,6 +233,7 @@ class LlmStopped(Answer):
     usage: Usage = Usage()
     model: Text = ""
     speaks: bool = False
+    spoken: bool = False
 
 
 class RetryDue(Answer):

@@ -595,6 +595,7 @@ class Transcript:
             fields["thinking"] = event.thinking
             fields["model"] = event.model
             fields["stopped"] = "cancelled"
+            fields["spoken"] = event.spoken
             self.is_verbatim = False
             self._acceptance.accept(event.model, entry.seq)
         elif type(event) is not LlmResponse or type(said) is Made:

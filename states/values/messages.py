@@ -315,7 +315,8 @@ class Message(Record):
     `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
     `opaque`, the provider's sealed thinking blocks; `provider` is what else only its family of models reads.
     `citations` are the sources that it names, and `logprobs` the probabilities of its tokens, as the provider wrote
-    them. If it is `stopped`, it is what the model had written when a person stopped it.
+    them. If it is `stopped`, it is what the model had written when a person stopped it, and
+    `spoken` if a tool was to say it.
 
     A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
     person stopped the turn, or did not allow the call. `edited_arguments` are those, as JSON text, by which a person
@@ -350,6 +351,7 @@ class Message(Record):
     tool_call_id: str | None = None
     error: bool = False
     stopped: Stopped | None = None
+    spoken: bool = False
     heard: Text | None = None
     edited_arguments: str = ""
     deliveries: tuple[Text, ...] = ()

@@ -373,6 +373,7 @@ def _stopped_response(chance: Chance, vocabulary: Vocabulary, effect_id: int, ca
         "usage": vocabulary.usage(chance),
         "model": vocabulary.model(chance),
         "speaks": effect_id % 2 == 1,
+        "spoken": effect_id % 4 == 1 and bool(said.content.strip()),
     }
 
 

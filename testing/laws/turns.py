@@ -168,8 +168,9 @@ def keeps_what_was_stopped(history: History) -> None:
     kept = [message for message in history.transcript if message.seq == seq and message.role == "assistant"]
     content = newest.event.content
     final = Heard(seq=seq) if content.strip() else None
-    wanted = [] if final is None or _leaves_for(newest.before) is not None else [("cancelled", ())]
-    facts = [(message.stopped, message.tool_calls) for message in kept]
+    is_kept = final is not None and _leaves_for(newest.before) is None
+    wanted = [("cancelled", (), newest.event.spoken)] if is_kept else []
+    facts = [(message.stopped, message.tool_calls, message.spoken) for message in kept]
     require(facts == wanted, "the transcript does not hold what the model had written", history)
     for message in kept:
         is_cut = message.heard is not None and content.startswith(message.text)

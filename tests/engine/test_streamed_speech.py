@@ -12,8 +12,10 @@ from turnwise import (
     ConfigurationError,
     Engine,
     LlmFailure,
+    MessageUpdate,
     ModelAnswer,
     ModelRequest,
+    Policy,
     Retry,
     SnapshotUpdate,
     Token,
@@ -23,7 +25,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.model.rehearsal import RehearsalLlm
-from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing import FunctionLlm, RecordingChannel, ScriptedLlm, call, calls, reply
 
 TALK = presets.talk()
 
@@ -99,6 +101,60 @@ async def test_who_joins_in_the_middle_sees_what_was_streamed() -> None:
     assert (snapshot.streaming.speech, snapshot.streaming.text) == ("It ra", "")
     assert (token.text, token.kind, token.attempt, token.from_start) == ("It ra", "speech", 2, True)
     assert turn.deliveries == ("It rains.",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept", "thinking"),
+    [
+        (TALK, "It rains. It ", "Hm."),
+        (Policy(text="fallback"), "It rains. It ", "Hm."),
+        (Policy(text="reply"), "Hm.\n\nIt rains. It ", ""),
+    ],
+    ids=["thought", "fallback", "reply"],
+)
+async def test_what_was_shown_of_it_when_it_was_stopped_is_kept(policy: Policy, kept: str, thinking: str) -> None:
+    """P8: it is what the model said, and the next request shows it; nothing is delivered. Text that is no reply beside
+    a speech is a thought. What the user has not heard of it is cut."""
+    requests: list[ModelRequest] = []
+
+    class Speaking:
+        name = "speaking"
+
+        async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+            """Speak without an end, the first time."""
+            requests.append(request)
+            if len(requests) > 1:
+                return call("talk", message="Bye.") if len(requests) == 2 else reply("")
+            show(Token("Hm."))
+            show(Token("It rains. It ", "speech"))
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    channel = RecordingChannel()
+    tools = ["talk", "respond_to_user"]
+    async with Engine.open("sqlite://", model=Speaking(), tools=tools, policy=policy, channels=[channel]) as engine:
+        conversation = await engine.create()
+        shown: list[Update] = []
+        async for update in conversation.stream("Weather?"):
+            shown.append(update)
+            if isinstance(update, TokenUpdate) and update.kind == "speech":
+                stopping = asyncio.create_task(conversation.cancel())
+        await stopping
+        (turn,) = await conversation.turns()
+        message = (await conversation.transcript())[-1]
+        assert (message.text, message.thinking, message.stopped, message.spoken) == (kept, thinking, "cancelled", True)
+        assert (turn.status, turn.final_content, turn.user_response, turn.deliveries) == ("cancelled", kept, None, ())
+        (said,) = [one for one in shown if isinstance(one, MessageUpdate) and one.role == "assistant"]
+        assert (said.text, said.stopped, said.fallback) == (kept, True, False)
+
+        await conversation.cancel(heard=kept.lower().removesuffix(" it "))
+        assert (await conversation.transcript())[-1].text == kept.replace(" It ", "")
+        await conversation.send("And?")
+
+    assert [delivery.text for delivery in channel.deliveries] == ["Bye."]
+    told = [one["content"] for one in requests[1].messages if one["role"] != "system"]
+    assert told[1] == kept.replace(" It ", "")
+    assert Policy().texts.stopped in "".join(map(str, told[2:]))
 
 
 async def first_token(updates: AsyncGenerator[Update, None]) -> TokenUpdate:

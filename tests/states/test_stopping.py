@@ -53,6 +53,17 @@ class TestAStoppedAnswer:
         assert (ended.status, conversation.words(ended.final_content)) == ("cancelled", ["A table for"])
         assert (ended.usage, ended.silent, conversation.delivered()) == (SPENT, True, [])
 
+    def test_what_a_tool_was_to_say_is_kept_as_that(self) -> None:
+        """It is the message of the model, too, and says that a tool was to say it. Nothing is delivered."""
+        conversation = stopping(text="thought")
+
+        conversation.model_stops("A table for", spoken=True)
+
+        message = conversation.transcript[-1]
+        assert (message.text, message.stopped, message.spoken) == ("A table for", "cancelled", True)
+        assert conversation.words(conversation.ended.final_content) == ["A table for"]
+        assert (conversation.ended.user_response, conversation.delivered()) == ((), [])
+
     @pytest.mark.parametrize("content", ["", " \n"])
     def test_an_answer_without_a_text_leaves_nothing(self, content: str) -> None:
         """A model that had only thought has said nothing."""

@@ -113,7 +113,7 @@ class LlmRequestPerformer:
             request = with_fresh_context(request, write_fresh_context(effect.at, await self._locator.describe()))
 
         asking.speaks = offer.speaks
-        rule = _shown_rule(context.context, offer)
+        asking.rule = rule = _shown_rule(context.context, offer)
         show: Callable[[Token], None] = partial(_show, context.progress, effect.effect_id, rule)
         if request.output is not None and schema is not None:
             asking.shows_text = _shows_text(request.output, context)
@@ -221,10 +221,15 @@ class LlmRequestPerformer:
         fields: dict[str, Any] = {}
         if (answering := asking.answering) is not None:
             text = answering.written("text") if asking.shows_text else ""
-            thinking = answering.written("thinking")
+            thinking, speech = answering.written("thinking"), answering.written("speech")
+            if not is_blank(speech):
+                # Beside it a text that is no reply was shown to nobody as one.
+                thoughts, text = (thinking, text) if asking.rule == "reply" else (_paragraphs(thinking, text), "")
+                thinking, text = thoughts, _paragraphs(text, speech)
             fields = {
                 "content": "" if is_blank(text) else encodable(text),
                 "thinking": encodable(thinking),
+                "spoken": not is_blank(speech),
                 "usage": answering.usage(),
                 "model": effect.model,
                 "speaks": asking.speaks,
@@ -235,11 +240,16 @@ class LlmRequestPerformer:
 @dataclass(slots=True)
 class _Asking:
     """The answer that is asked for, once the model is asked, whether a tool that speaks was offered, and
-    whether people see the text."""
+    whether people see the text, by this rule."""
 
     answering: UnfinishedAnswer | None = None
     speaks: bool = False
+    rule: TextRule = "reply"
     shows_text: bool = True
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if not is_blank(text))
 
 
 def _schema_wanted(wanted: WantedOutput, profile: str, context: Context, transcript: Transcript) -> OutputSchema | None:

@@ -144,7 +144,7 @@ function itemsOf(message, key, isThought) {
   if (role !== "user" && role !== "assistant") return [];
   const items = message.thinking ? [{ kind: "thought", key: `${key}:thinking`, turn, text: message.thinking }] : [];
   const isOwn = role === "assistant" && deliveries.includes(text);
-  if (role === "assistant" && isThought) {
+  if (role === "assistant" && isThought && !message.spoken) {
     if (text.trim()) items.push({ kind: "thought", key, turn, text });
   } else if (text.trim() || message.files?.length) {
     items.push({ ...messageItem(key, message), delivery: isOwn ? unnumbered() : null });

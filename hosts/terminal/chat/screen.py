@@ -192,7 +192,7 @@ class Screen:
         elif message.role == "user":
             if self._echo:
                 self._write("user", text)
-        elif self._by_tool or message.fallback:
+        elif message.fallback or (self._by_tool and not message.stopped):
             self._draft.end_thought(text, "text")
         else:
             self._last_shown = self._expected_delivery = text
@@ -419,7 +419,7 @@ def is_of_user(message: Message) -> bool:
 def _received(message: Message, by_tool: bool) -> str:
     """Return what the user wrote or received: with `by_tool`, as in a turn in which something was said by tool, the
     deliveries of a message, not its text."""
-    is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
+    is_shown = is_of_user(message) or (message.role == "assistant" and (not by_tool or message.spoken))
     return text_of(message.text, message.files) if is_shown else "\n".join(message.deliveries)
 
 
