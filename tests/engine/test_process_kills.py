@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,13 +15,25 @@ import pytest
 from pydantic import BaseModel
 
 from tests.support.effect_ids import unmarked
-from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
+from turnwise import (
+    Conversation,
+    Engine,
+    ModelAnswer,
+    ModelRequest,
+    Policy,
+    Refused,
+    Token,
+    ToolContext,
+    Turn,
+    presets,
+    tool,
+)
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
 from turnwise.engine.composition import PortWrappers, wrapped_ports
 from turnwise.persistence.maintenance import replay
-from turnwise.states import ExecuteTool
+from turnwise.states import ExecuteTool, Resumed
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
 from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
 
@@ -199,6 +212,42 @@ async def typed(database: Path) -> None:
         await until_all_has_arrived(engine)
 
 
+async def stopped(database: Path) -> None:
+    """An answer that is stopped while the model writes it: what it was to say by tool is kept, unless the process dies
+    before that is stored."""
+    has_shown = False
+
+    class Endless:
+        name = "endless"
+
+        async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+            """Speak without an end, until the user says something else."""
+            nonlocal has_shown
+            if "And now?" in str(request.messages[-1]):
+                return reply("Now it snows.")
+            show(Token("It ra", "speech"))
+            has_shown = True
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with Engine.open(database, model=Endless(), tools=["talk"], channels=[RecordingChannel()]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create()
+        await conversation.send("What is the weather like?", message_id="m1", wait=False)
+        while conversation.state.type == "llm_requesting" and not has_shown and conversation.state.book.turn == 1:
+            await asyncio.sleep(0.001)
+        await conversation.cancel(turn=1, request_id="stop")
+        second = await conversation.send("And now?", message_id="m2")
+        first = (await conversation.turns())[0]
+        said = [one.text for one in await conversation.transcript() if one.stopped]
+        assert (first.status, second.reply) == ("cancelled", "Now it snows."), (first, second)
+        assert first.final_content == (said[0] if said else None), first
+        assert said in ([], ["It ra"]), said
+        died = any(isinstance(entry.event, Resumed) for entry in await engine.store.entries(conversation.id))
+        assert said or died
+        await until_all_has_arrived(engine)
+
+
 async def deletion(database: Path) -> None:
     """Calls that ask their user in the middle and go on: one may run twice, one may not."""
 
@@ -239,6 +288,15 @@ class TestEveryBoundary:
 
         assert report.kills >= (30 if LONG else 15)
 
+    def test_a_kill_around_the_end_of_a_stopped_answer_is_among_them(self) -> None:
+        """P8: between the cancel and what the model had written, and behind that."""
+        report = crash_at_every_boundary(stopped)
+
+        wanted = {
+            f"{place} {what} is stored" for place in ("before", "after") for what in ("user_cancel", "llm_stopped")
+        }
+        assert wanted | {"after request_llm is done"} <= report.boundaries.keys()
+
     def test_a_call_that_waits_for_a_person_is_left_to_its_contract(self) -> None:
         """A process that dies while a call waits, or just before or after, leaves a call that runs again under its key,
         or one that a person decides about."""
@@ -246,7 +304,7 @@ class TestEveryBoundary:
 
         assert report.kills >= (30 if LONG else 6)
 
-    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts, typed])
+    @pytest.mark.parametrize("scenario", [dinner, queue, second_thoughts, typed, stopped])
     def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:
         """The process that takes over is killed, too."""
         for seed in range(5 if LONG else 1):

@@ -6,14 +6,14 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation
 from turnwise.effects.model.port import Token
 from turnwise.engine.relay import MOST_UNREAD
-from turnwise.engine.updates import TokenUpdate, TreeUpdate, Update, parse_id
+from turnwise.engine.updates import SnapshotUpdate, TokenUpdate, TreeUpdate, Update, parse_id
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import ConversationGone, LiveShown, Log, Notice, NoticesMissed, StepStored
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
@@ -336,6 +336,38 @@ class TestAProcessThatPerformsNothing:
             assert not (await here.cancel()).no_op
 
             assert (await going).status == "cancelled"
+
+    @pytest.mark.parametrize("kind", ["text", "speech"])
+    async def test_an_answer_that_is_stopped_here_is_kept(
+        self, processes: OpenProcesses, kind: Literal["text", "speech"]
+    ) -> None:
+        """What the model of the worker had written by then, as text or by tool. Who watches here has seen it, and who
+        joins in the middle, too."""
+
+        async def endless(request: Any, show: Any) -> Any:
+            for piece in ("It ra", "ins. ", "It "):
+                show(Token(piece, kind))
+            await asyncio.Event().wait()
+
+        def seen(watcher: Watcher) -> str:
+            return "".join(one.text for one in watcher.updates if isinstance(one, TokenUpdate) and one.kind == kind)
+
+        async with processes(Streams(endless), tools=["talk"]) as engines:
+            here = await engines.web.create()
+            first = Watcher(here)
+            going = asyncio.ensure_future(here.send("Hi."))
+            await until(lambda: seen(first) == "It rains. It ")
+            snapshot = await anext(here.updates())
+            assert isinstance(snapshot, SnapshotUpdate) and snapshot.streaming is not None
+            assert not (await here.cancel()).no_op
+            turn, message = await going, (await here.transcript())[-1]
+            await first.until("turn_ended")
+            await first.stop()
+
+            assert getattr(snapshot.streaming, kind) == seen(first) == "It rains. It "
+            assert (turn.status, turn.final_content, turn.deliveries) == ("cancelled", "It rains. It ", ())
+            assert (message.text, message.stopped, message.spoken) == ("It rains. It ", "cancelled", kind == "speech")
+            assert (await here.replay()).divergence is None
 
     async def test_a_deletion_stops_what_is_under_way(self, processes: OpenProcesses) -> None:
         """The worker lets go, and calls the model no more; whoever waits learns that the conversation is gone."""
