@@ -10,9 +10,9 @@ the engine asks for it to the moment at which the model has it. The first fifth 
 
 | rules | what a request holds |
 |---|---|
-| last minutes | the turn and twenty texts before it, as in a reply flow; the system message differs in each turn |
-| recalled | the whole dialogue; the system message differs in each turn, because it holds what was recalled |
-| whole | the whole dialogue, with the same system message |
+| last minutes | the turn and twenty texts before it, as in a reply flow, and what was recalled for the turn |
+| recalled | the whole dialogue, and what was recalled for the turn |
+| whole | the whole dialogue |
 
 Where the whole dialogue is sent, a request grows by nature. So there the cost is given for each message that is sent.
 What recalling itself takes is not in the figures. The ratios say more than the times, which a busy machine stretches.
@@ -67,7 +67,8 @@ class Model:
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer at once."""
         self.costs.append((process_time() - self.asked, len(request.messages)))
-        if request.messages[-1]["role"] == "user":
+        last = [message["role"] for message in request.messages[-2:]]  # what was recalled may stand behind a result
+        if "tool" not in last:
             return ModelAnswer(tool_calls=(ModelCall(id="a", name="forecast", arguments='{"city": "Espoo"}'),))
         return ModelAnswer(content=ANSWER)
 

@@ -275,12 +275,11 @@ class TestTheCommand:
         assert last.startswith(f"Seed {START} holds: ")
 
     def test_it_exits_1_on_a_failure_and_names_the_seed(self) -> None:
-        """With a fault in the engine that it simulates: watchers see the last update of each step, so they lack those
-        before it."""
+        """With a fault in the engine that it simulates: watchers do not see what is delivered."""
         program = (
             "import sys; from turnwise.engine import loop; from tests.simulation.__main__ import main\n"
             "class ShowsTooLittle(loop.Feed):\n"
-            "    def publish(self, *updates): super().publish(*updates[-1:])\n"
+            "    def publish(self, *updates): super().publish(*(one for one in updates if one.type != 'delivery'))\n"
             "loop.Feed = ShowsTooLittle\n"
             "sys.argv[1:] = ['--seeds', '50']\n"
             "sys.exit(main())"

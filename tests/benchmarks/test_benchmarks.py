@@ -103,7 +103,7 @@ def test_a_long_dialogue_compares_its_ends() -> None:
         "whole",
     ]
     assert len([line for line in lines if "at most" in line]) == 4
-    assert "23, 23" in lines[0]
+    assert "24, 24" in lines[0]
 
 
 @pytest.mark.slow

@@ -226,6 +226,7 @@ def live_updates(state: State) -> Iterator[Update]:
     delivery = {"key": "c/1", "channel": "speech", "turn": state.book.turn, "ordinal": 1}
     for effect_id in pending(state):
         yield live_update("token", {"text": "Hel", "kind": "text"}, effect_id, state)
+        yield live_update("output", {"value": {"title": "Hel"}}, effect_id, state)
         yield live_update("tool_progress", {"call_id": "call_1_0", "text": "half way"}, effect_id, state)
         yield live_update("delivered", delivery, effect_id, state)
         yield live_update("delivery_failed", {**delivery, "sentence": "No."}, effect_id, state)

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from ....effects.printable import printable
-from ....states.values.files import FileReference, labels
 
 if TYPE_CHECKING:
     from typer import TyperException
+
+    from ....states.values.files import FileReference
 
 
 def one_line(text: str, width: int | None = None) -> str:
@@ -37,7 +38,11 @@ def one_line(text: str, width: int | None = None) -> str:
 
 def with_files(text: str, files: Collection[FileReference]) -> str:
     """Return the text below a line that names the files which came with it. `Pure.`"""
-    return "\n".join(part for part in (labels(files), text) if part) if files else text
+    if not files:
+        return text
+    from ....states.values.files import labels  # importing its package takes a fifth of a second, which --help saves
+
+    return "\n".join(part for part in (labels(files), text) if part)
 
 
 def counted(number: int, noun: str) -> str:
