@@ -139,7 +139,7 @@ async def upload_file(
         200: {"description": "The bytes of the file, of its media type.", **_BYTES},
         206: {"description": "A part of them.", **_BYTES},
         304: {"description": "The client has the file already."},
-        **problems(404, 416),
+        **problems(404, 416, 422),
     },
 )
 async def get_file(

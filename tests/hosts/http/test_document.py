@@ -262,12 +262,17 @@ def server() -> Iterator[LiveServer]:
         yield running
 
 
-def accepted(*statuses: str) -> dict[str, Any]:
-    """How requests of the documented form may be answered, and others: either may be too large."""
+def accepted(*statuses: str, others: Iterable[str] = ()) -> dict[str, Any]:
+    """How requests of the documented form may be answered, and `others`: either may be too large."""
+    refused = ["400", "401", "403", "404", "409", "413", "415", "422"]
     return {
         "positive_data_acceptance": {"expected-statuses": [*statuses, "413"]},
-        "negative_data_rejection": {"expected-statuses": ["400", "401", "403", "404", "409", "413", "415", "422"]},
+        "negative_data_rejection": {"expected-statuses": [*refused, *others]},
     }
+
+
+UPLOAD = {"include-operation-id": "uploadFile", "checks": accepted(*ACCEPTED, "415", others=["201"])}
+"""Any bytes are a file, and some contradict the type that the request declares."""
 
 
 def faults(
@@ -283,7 +288,7 @@ def faults(
         "request-timeout": 120,
         "generation": {"max-examples": examples, "deterministic": True},
         "checks": accepted(*ACCEPTED),
-        "operations": [{"include-path-regex": "^/v1/", "checks": accepted(*ACCEPTED, "400")}, *operations],
+        "operations": [{"include-path-regex": "^/v1/", "checks": accepted(*ACCEPTED, "400")}, UPLOAD, *operations],
         **options,
     })  # fmt: skip
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json", config=config)
