@@ -67,9 +67,11 @@ def test_its_commands_work_with_curl(server: LiveServer, tmp_path: Path) -> None
     if not shutil.which("curl"):
         missing("curl is not installed: `apt-get install curl`.")
     (block,) = re.findall(r"```\n(BASE=.*?)```", PAGE.text, re.DOTALL)
-    commands = block.replace("http://127.0.0.1:8000", server.url)
+    *commands, transcript = block.replace("http://127.0.0.1:8000", server.url).splitlines()
+    replied = f"until {transcript} | grep -q said; do sleep 0.1; done"
+    program = "\n".join([*commands, replied, transcript]).replace("--max-time 1", "--max-time 5")
 
-    ran = subprocess.run(["bash", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(["bash", "-euc", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert '"id":"dinner"' in ran.stdout
