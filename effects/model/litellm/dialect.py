@@ -27,6 +27,7 @@ from ...schemas.wire import plain_schema
 from ..families import STRIPPED, Need
 from ..port import THOUGHTS, LlmFailure
 from .errors import kind_of
+from .file_parts import with_own_parts
 from .refusals import Refusal, refusal_of
 from .stream_assembler import BrokenAnswer
 from .traits import (
@@ -383,16 +384,15 @@ ROUNDS: tuple[Trait, ...] = (
 that it is."""
 
 
-def with_stripped_fields(arguments: Arguments, protocol: str) -> Arguments:
+def with_own_messages(arguments: Arguments, protocol: str) -> Arguments:
     """The request with all its messages in its body, if litellm keeps some of their fields out of requests over this
-    protocol. `Pure.`"""
+    protocol, or does not write their files as the provider has them. `Pure.`"""
     stripped = STRIPPED.get(protocol)
-    if stripped is None or stripped.isdisjoint(further_fields(arguments["messages"])):
+    messages = with_own_parts(arguments["messages"], protocol)
+    is_whole = stripped is None or stripped.isdisjoint(further_fields(messages))
+    if is_whole and messages is arguments["messages"]:
         return arguments
-    return {
-        **arguments,
-        "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(arguments["messages"])},
-    }
+    return {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(messages)}}
 
 
 _PLACES = (

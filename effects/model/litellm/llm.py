@@ -37,8 +37,9 @@ from ..port import (
 )
 from .caching import KEY, LONGEST_KEY, wants_breakpoints, with_breakpoints
 from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
-from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_stripped_fields
+from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_own_messages
 from .errors import failure_of, failure_of_refusal, kind_of_ending
+from .file_parts import NEVER_TAKEN
 from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
 from .server_tools import BOTH, SEARCH, needs_both, server_tools
@@ -116,7 +117,7 @@ class LiteLlm:
         self._listed = self.model.replace(RESPONSES, "/")
         """The name under which litellm lists the model, whatever protocol it is asked over."""
         self._costs = Costs(self._listed, options)
-        self._senses = Senses(self._listed, takes)
+        self._senses = Senses(self._listed, takes, self.model.partition("/")[0])
         self._missing_tools = set[str]()
         self._litellm: Any = None
         self._can_be_asked = False
@@ -273,7 +274,7 @@ class LiteLlm:
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
         protocol = self.model.partition("/")[0]
-        stream = await self._litellm.acompletion(**with_stripped_fields(_own_copy(arguments), protocol))
+        stream = await self._litellm.acompletion(**with_own_messages(_own_copy(arguments), protocol))
         output = "" if request.output is None else request.output.tool
         names = {tool["function"]["name"] for tool in request.tools}
         assembler = StreamAssembler(show, names, output, request.spoken)
@@ -505,15 +506,18 @@ class Senses:
     of models decides, by the name `model`, and then what the provider answers. One refusal alone teaches nothing,
     because it may have been about one file, or may have been misread."""
 
-    def __init__(self, model: str, given: Mapping[FileKind, bool] | None = None) -> None:
+    def __init__(self, model: str, given: Mapping[FileKind, bool] | None = None, protocol: str = "") -> None:
         self._model = model
+        self._never = NEVER_TAKEN.get(protocol, ())
         self._given = given or {}
         self._learned: dict[FileKind, bool] = {}
         self._refused: dict[FileKind, int] = {}
 
     def declared(self, kind: FileKind) -> bool | None:
         """Whether the model takes files of this kind, by what is said of it. Does not import litellm."""
-        return self._given[kind] if kind in self._given else listed_model(self._model).takes.get(kind)
+        if kind in self._given:
+            return self._given[kind]
+        return False if kind in self._never else listed_model(self._model).takes.get(kind)
 
     def takes(self, kind: FileKind) -> bool | None:
         """Whether the model takes files of this kind, or None if that is not known. Does not import litellm."""

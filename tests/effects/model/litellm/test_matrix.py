@@ -14,7 +14,7 @@ import pytest
 
 from turnwise import Engine, LlmFailure, ModelRequest, Retry, Token, presets, tool
 
-from ....support.pictures import PNG
+from ....support.pictures import PDF, PNG, base64
 from ....support.servers.model_server import (
     ANTHROPIC,
     GEMINI,
@@ -47,7 +47,7 @@ class Provider:
     """A provider, as a row of the table: its protocol, the name of a model of it, and the words in which it refuses.
 
     `thought` finds the thinking in the message that goes back; None if the provider takes none. `sees` says whether
-    this model takes images, and `caches` whether it tells what it read from a cache.
+    this model takes images, `reads` whether PDFs reach it, and `caches` whether it tells what it read from a cache.
     """
 
     dialect: Dialect
@@ -56,6 +56,7 @@ class Provider:
     model: str | None = None
     thought: Callable[[Json], Any] | None = None
     sees: bool = True
+    reads: bool = True
     caches: bool = True
     options: Json = field(default_factory=dict)
 
@@ -138,6 +139,7 @@ PROVIDERS: dict[str, Provider] = {
         model="deepseek/deepseek-reasoner",
         thought=_reasoning,
         sees=False,
+        reads=False,
     ),
     "Mistral": Provider(
         PARTS,
@@ -156,11 +158,13 @@ PROVIDERS: dict[str, Provider] = {
         fails(429, {"detail": "Too many requests"}, retry_after="7"),
         model="hosted_vllm/qwen3",
         thought=_reasoning,
+        reads=False,
     ),
     "Ollama": Provider(
         OLLAMA,
         fails(500, {"error": "the input length exceeds the context length"}),
         fails(429, {"error": "too many requests"}, retry_after="7"),
+        reads=False,
         caches=False,
     ),
 }
@@ -168,6 +172,7 @@ PROVIDERS: dict[str, Provider] = {
 every_provider = pytest.mark.parametrize("name", PROVIDERS)
 each_that_thinks = pytest.mark.parametrize("name", [name for name, one in PROVIDERS.items() if one.thought])
 each_that_caches = pytest.mark.parametrize("name", [name for name, one in PROVIDERS.items() if one.caches])
+each_that_reads = pytest.mark.parametrize("name", [name for name, one in PROVIDERS.items() if one.reads])
 each_that_sees = pytest.mark.parametrize("name", [name for name, one in PROVIDERS.items() if one.sees])
 
 
@@ -279,6 +284,17 @@ class TestMatrix:
 
         assert turn.reply == "A dot."
         assert "iVBOR" in written(server.bodies[0])
+
+    @each_that_reads
+    async def test_files(self, name: str) -> None:
+        """A person's PDF reaches the provider."""
+        server, model = served(name, [answers("A menu.")])
+
+        async with server, Engine.open("sqlite://", model=model(), policy=QUICK) as engine:
+            turn = await (await engine.create()).send("What is this?", files=[PDF])
+
+        assert turn.reply == "A menu."
+        assert base64(PDF) in written(server.bodies[0])
 
     @each_that_caches
     async def test_caching(self, name: str) -> None:

@@ -1,0 +1,65 @@
+"""What becomes of files on their way through litellm.
+
+A request holds files in OpenAI's parts, and litellm writes them in the form of each provider. Where it leaves a file
+out without a word, the model would answer as if nothing had been attached; so such files are refused before the step.
+And where a provider has a form that litellm does not write, it is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ....states.values.files import FileKind
+
+_BUT_IMAGES: frozenset[FileKind] = frozenset({"document", "audio", "video"})
+_ALL: frozenset[FileKind] = frozenset({"image", "document", "audio", "video"})
+
+NEVER_TAKEN: Mapping[str, Collection[FileKind]] = {
+    "anthropic": frozenset({"audio", "video"}),
+    "mistral": frozenset({"video"}),
+    "codestral": frozenset({"video"}),
+    "ollama": _BUT_IMAGES,
+    "ollama_chat": _BUT_IMAGES,
+    "deepseek": _ALL,
+    "sambanova": _ALL,
+    "docker_model_runner": _ALL,
+    "heroku": _ALL,
+}
+"""The files that no model gets over a protocol, by litellm's name of it: it has no form for them, or litellm keeps
+nothing of a message but its texts."""
+
+_WITH_OWN_PARTS = ("mistral", "codestral")
+
+
+def with_own_parts(messages: Sequence[Any], protocol: str) -> Sequence[Any]:
+    """The messages with their files in the form that the provider has for them; themselves if litellm writes it.
+
+    Mistral's API has documents and recordings at an address, which may be a data: URL, and recordings as base64.
+    `Pure.`
+    """
+    if protocol not in _WITH_OWN_PARTS or not any(map(_has_files, messages)):
+        return messages
+    return [
+        {**message, "content": list(map(_own_part, message["content"]))} if _has_files(message) else message
+        for message in messages
+    ]
+
+
+def _has_files(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list | tuple) and any(part.get("type") in ("file", "input_audio") for part in content)
+
+
+def _own_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    match part:
+        case {"type": "input_audio", "input_audio": {"data": data}}:
+            return {"type": "input_audio", "input_audio": data}
+        case {"type": "file", "file": {"file_id": url, "format": str(media_type)}} if media_type.startswith("audio/"):
+            return {"type": "input_audio", "input_audio": url}
+        case {"type": "file", "file": {"file_id": url}}:
+            return {"type": "document_url", "document_url": url}
+        case {"type": "file", "file": {"file_data": url, "filename": name}}:
+            return {"type": "document_url", "document_url": url, "document_name": name}
+        case _:
+            return part
