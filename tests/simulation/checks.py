@@ -240,6 +240,14 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
             yield f"the effect {effect.effect_id}, which {row.writer} stored at step {row.seq}, was never begun"
 
 
+def models_are_shown_the_branch_under_way(ending: Ending) -> Iterator[str]:
+    """Whatever a process that asks a model has in memory is what the log says, as of the step that asks: of the branch
+    under way, and of no other."""
+    for key, seq, shown in ending.performed.shown:
+        if key == ending.key and shown != tuple(ending.transcript(seq).messages):
+            yield f"a model was shown another dialogue at step {seq} than the one that is stored: {shown}"
+
+
 def at_most_once_holds(ending: Ending) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
     begun = ending.performed.times_begun
@@ -356,6 +364,7 @@ CHECKS: tuple[Check, ...] = (
     the_log_is_whole,
     the_log_replays,
     effects_are_carried_out,
+    models_are_shown_the_branch_under_way,
     at_most_once_holds,
     the_conversation_is_at_rest,
     who_dispatched_is_told_the_truth,

@@ -138,8 +138,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(
         self, executor: object, func: Callable[[*Arguments], T], *args: *Arguments
     ) -> asyncio.Future[T]:
-        """Raises RuntimeError: what threads do could not be repeated."""
-        raise RuntimeError("A simulation has no threads.")
+        """Call a function that only computes, in place of a thread, which could not be repeated."""
+        called: asyncio.Future[T] = self.create_future()
+
+        def call() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                if not called.done():
+                    called.set_exception(error)
+            else:
+                if not called.done():
+                    called.set_result(result)
+
+        self.call_soon(call)
+        return called
 
     # --- one callback after the other
 

@@ -9,17 +9,18 @@ outbox.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
-from turnwise.persistence.ports import LoadedConversation, Log, Store
-from turnwise.persistence.records import StoredEntry, Undelivered
+from turnwise.persistence.ports import Files, LoadedConversation, Log, Store
+from turnwise.persistence.records import KeptFile, StoredEntry, Undelivered
 from turnwise.states.effects import AwaitedEffect
 from turnwise.states.errors import StoreError
-from turnwise.states.events import Event, Opened, Request
+from turnwise.states.events import Event, Opened, Request, files_of
 from turnwise.states.states import AnyState, AwaitingUserResponse
 from turnwise.states.step import Step
 
@@ -63,6 +64,9 @@ class FaultyStorage:
             self.disk.trace.report_fault(
                 f"step {row.seq}, {event.type}, is not read as it was written: {row.text[:300]}"
             )
+        for file in files_of(event):
+            if file.sha256 and at_once(self.store.files.read(conversation_id, file.sha256, 0, 0)) is None:
+                self.disk.trace.report_fault(f"step {row.seq}, {event.type}, refers to a file that is not there")
         self._senders.update(((conversation_id, target, effect_id), writer) for effect_id, target in targets)
         self.disk.keep(conversation_id, row)
         return row
@@ -104,9 +108,13 @@ class FaultyStorage:
         waiting = at_once(self.store.outbox(self.disk.rows))
         return tuple(one.conversation_id for one in waiting if (one.next_attempt or moment) <= moment)
 
-    def faults(self) -> tuple[str, ...]:
-        """Nothing: there is no file that could be wrong."""
-        return ()
+    def faults(self) -> Iterator[str]:
+        """The files to which a log refers, and which are not there as they were stored."""
+        for conversation_id, rows in self.disk.rows.items():
+            for digest in {file.sha256 for row in rows for file in files_of(row.event) if file.sha256}:
+                data = at_once(self.store.files.read(conversation_id, digest))
+                if data is None or sha256(data).hexdigest() != digest:
+                    yield f"{conversation_id} refers to the file {digest}, which is not there"
 
     def close(self) -> None:
         """Nothing: there is nothing to remove."""
@@ -126,6 +134,7 @@ class FaultyStore:
         self.disk = storage.disk
         self.is_open = True
         self.is_dead = False
+        self.files: Files = FaultyFiles(self)
         self._receipts: list[Callable[[], None]] = []
         """The receipts that are not stored yet."""
         self._claimed: set[str] = set()
@@ -214,6 +223,42 @@ class FaultyStore:
         """Store the receipts so far, and nothing more."""
         self._store_late_receipts()
         self.is_open = False
+
+
+class FaultyFiles:
+    """The files as one process has the storage open: `Files`. They are those of the store in memory, stored late or
+    not at all; the process may die before it knows that one is."""
+
+    def __init__(self, store: FaultyStore) -> None:
+        self._store = store
+        self._files = store.storage.store.files
+
+    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> str | None:
+        """Store a file, and keep it for this conversation. Raises `StorageFailed` at random."""
+        disk = self._store.disk
+        self._store.check_alive()
+        await disk_time(disk.chance)  # what was begun before the store is closed is finished
+        if self._store.is_dead or disk.chance.probably(disk.failing):
+            raise failed()
+        mark: str | None = await self._files.keep(conversation_id, sha256, data)
+        await disk_time(disk.chance)
+        if self._store.is_dead:
+            raise failed()
+        return mark
+
+    async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
+        """Keep a file no longer."""
+        await self._store.ask(self._files.take_back, conversation_id, sha256, mark)
+
+    async def read(
+        self, conversation_id: str | None, sha256: str, start: int = 0, end: int | None = None
+    ) -> bytes | None:
+        """A part of a file."""
+        return await self._store.ask(self._files.read, conversation_id, sha256, start, end)
+
+    async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
+        """The files that are kept for this conversation."""
+        return await self._store.ask(self._files.of, conversation_id)
 
 
 class FaultyLog:

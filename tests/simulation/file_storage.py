@@ -25,6 +25,7 @@ from turnwise.persistence.codec import EncodedStep, decode, decode_state
 from turnwise.persistence.errors import StoreConflict
 from turnwise.persistence.maintenance.doctor import examine_record
 from turnwise.persistence.records import EventRow, Outgoing
+from turnwise.persistence.sql import files as sql_files
 from turnwise.persistence.sql import queries
 from turnwise.persistence.sql.writing import Append, LogPosition
 from turnwise.persistence.sqlite.database import Database
@@ -35,7 +36,7 @@ from turnwise.persistence.sqlite.thread import END, ConnectionThread, Start, Wor
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.states.context import Context
 from turnwise.states.errors import StoreError
-from turnwise.states.events import Opened, PolicyChanged, Request
+from turnwise.states.events import Opened, PolicyChanged, Request, files_of
 from turnwise.states.machine import begin, transition
 from turnwise.states.policy import Policy
 from turnwise.states.states import AnyState
@@ -127,6 +128,11 @@ class FileStorage:
             self.disk.trace.report_fault(f"{conversation_id} has {len(steps)} new steps behind step {known}")
             return
         entry = decode(EventRow._make(steps[0]))
+        for file in files_of(entry.event):
+            if file.sha256 and sql_files.find_used(self._file, conversation_id, file.sha256) is None:
+                self.disk.trace.report_fault(
+                    f"step {entry.seq} of {conversation_id} refers to a file that is not there"
+                )
         self.disk.keep(conversation_id, Row.of(entry, _STATE.validate_json(state), self._writer_name))
 
     def outbox(self) -> tuple[Delivered, ...]:
@@ -180,6 +186,9 @@ class FileStorage:
             yield "other steps than those that were seen to be stored"
         elif decode_state(record.head) != seen[-1].state:
             yield "another state than the one that was seen to be stored"
+        for digest in {file.sha256 for entry in entries for file in files_of(entry.event) if file.sha256}:
+            if sql_files.find_used(driver_of(connection), conversation_id, digest) is None:
+                yield f"the file {digest}, to which it refers, is not there"
 
 
 if TYPE_CHECKING:

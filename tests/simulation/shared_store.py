@@ -32,7 +32,7 @@ from turnwise.persistence.ports import (
     Taken,
     Untried,
 )
-from turnwise.persistence.records import ConversationRecord, KeptFile, Undelivered
+from turnwise.persistence.records import ConversationRecord, Undelivered
 from turnwise.states.context import Context as ConversationContext
 from turnwise.states.events import Event, Opened
 from turnwise.states.machine import begin, transition
@@ -187,7 +187,6 @@ class SharedStorage(FaultyStorage):
     def __init__(self, disk: Disk, clock: Clock) -> None:
         super().__init__(disk)
         self.cluster = Cluster(disk, clock)
-        self.files = EveryFile()
         self.settled_by: dict[Delivered, str] = {}
         """Which process has taken each delivery out of the outbox."""
 
@@ -202,30 +201,6 @@ def steady_storage() -> SharedStorage:
     return SharedStorage(Disk(Steady("steady"), EventTrace(monotonic)), SystemClock())
 
 
-class EveryFile:
-    """The files of all conversations, each of which is kept for ever, and for everybody: `Files`."""
-
-    def __init__(self) -> None:
-        self._data: dict[str, bytes] = {}
-
-    async def keep(self, conversation_id: str | None, sha256: str, data: bytes) -> None:
-        """Store a file."""
-        self._data[sha256] = data
-
-    async def take_back(self, conversation_id: str, sha256: str, mark: str) -> None:
-        """Nothing: there is no mark."""
-
-    async def read(
-        self, conversation_id: str | None, sha256: str, start: int = 0, end: int | None = None
-    ) -> bytes | None:
-        """A part of a file."""
-        return self._data[sha256][start:end] if sha256 in self._data else None
-
-    async def of(self, conversation_id: str) -> tuple[KeptFile, ...]:
-        """Nothing: what is kept for one of them is not known."""
-        return ()
-
-
 class SharedFaultyStore(FaultyStore):
     """The storage as one process has it open: a `SharedStore`."""
 
@@ -234,7 +209,6 @@ class SharedFaultyStore(FaultyStore):
     def __init__(self, storage: SharedStorage, name: str) -> None:
         super().__init__(storage, name)
         self.cluster = storage.cluster
-        self.files = storage.files
         self.jobs = SimulatedJobs(self)
         self.custodies: dict[LogKey, Taken] = {}
         """The custodies with which appends of this process are compared."""

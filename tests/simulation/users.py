@@ -59,7 +59,7 @@ from turnwise.testing.generation.vocabulary import Vocabulary
 from .disk import Disk, Process
 from .environment import PROCESS, EventTrace, RandomSource, VirtualClock
 from .runs import EngineHost
-from .world import SIMULATED
+from .world import SIMULATED, some_files
 
 if TYPE_CHECKING:
     from turnwise.engine.conversation import Conversation
@@ -238,7 +238,7 @@ class CallRecorder:
 
     def _outcome(self, error: BaseException) -> Outcome:
         is_misfit = isinstance(error, InvalidInput) and error.subject == "arguments"  # the tool refuses what was edited
-        if is_misfit or isinstance(error, Refused | CompactionFailed):
+        if is_misfit or isinstance(error, Refused | CompactionFailed | StorageFailed):  # the store took no file
             return "refused"
         if isinstance(error, asyncio.CancelledError):
             return "cancelled"
@@ -326,12 +326,14 @@ async def send(user: SimulatedUser, handle: Handle) -> None:
 
 async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str) -> None:
     when_busy: WhenBusy | None = user.vocabulary.when_busy(user.chance)
+    files = some_files(user.chance)
     if user.chance.probably(0.2):
-        streaming = _collect(handle.conversation.stream(text, message_id=message_id, when_busy=when_busy))
+        stream = handle.conversation.stream(text, message_id=message_id, when_busy=when_busy, files=files)
+        streaming = _collect(stream)
         await user.call(handle, f"stream {message_id}", streaming, request_id=message_id)
         return
     wait = user.chance.probably(0.7)
-    sending = handle.conversation.send(text, message_id=message_id, when_busy=when_busy, wait=wait)
+    sending = handle.conversation.send(text, message_id=message_id, when_busy=when_busy, files=files, wait=wait)
     what = f"send {message_id}" if wait else f"send {message_id} and go on"
     await user.call(handle, what, sending, request_id=message_id)
 

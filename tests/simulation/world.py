@@ -22,6 +22,7 @@ from turnwise.states.effects import (
     EFFECTS,
     TOOL_RUNS,
     AwaitedEffect,
+    CompactHistory,
     DeliverToUser,
     Effect,
     ExecuteTool,
@@ -40,7 +41,7 @@ from turnwise.states.events import (
 )
 from turnwise.states.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
 from turnwise.states.values.acts import ActKind
-from turnwise.states.values.messages import CrashContract, ToolCall
+from turnwise.states.values.messages import CrashContract, Message, ToolCall
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import answer, weight_of
@@ -81,6 +82,11 @@ _DELETIONS = tuple(
     for crash in get_args(CrashContract)
 )
 """Calls of tools that ask before they act, with each crash contract."""
+
+
+def some_files(chance: Chance) -> tuple[bytes, ...]:
+    """Seldom the bytes of files, of which there are a few different ones."""
+    return tuple(f"note {chance.below(3)}".encode() for _ in range(chance.pick((0, 0, 0, 0, 0, 1, 2))))
 
 
 def _text(chance: Chance, plain: str) -> str:
@@ -206,6 +212,8 @@ class World:
             return await self._wake(effect, context)
         if isinstance(effect, ResumeTool) and (ended := await self._resume(effect, context)) is not None:
             return ended
+        if isinstance(effect, RequestLlm | CompactHistory):
+            await self.performed.note_shown(context)
         given = await self._work(effect, context)
         if isinstance(effect, TOOL_RUNS) and isinstance(given, AskUserQuestionPending) and given.suspends:
             context.suspended.hold(effect.first_id, WaitingCall(self.chance.seconds()))
@@ -246,7 +254,10 @@ class World:
             return self._misbehave(effect)
         call = effect.call if isinstance(effect, TOOL_RUNS) else None
         kinds = [kind for kind in effect.answers if kind is not effect.ACKNOWLEDGES]
-        return self._answer(effect, self.chance.weighted({kind: weight_of(kind, call) for kind in kinds}))
+        given = self._answer(effect, self.chance.weighted({kind: weight_of(kind, call) for kind in kinds}))
+        if isinstance(given, ToolComplete) and (files := some_files(self.chance)):
+            given = given.replace(result=given.result.replace(files=await context.files.keep(files)))
+        return given
 
     async def _show_progress(self, effect: AwaitedEffect, context: EffectContext) -> None:
         if isinstance(effect, RequestLlm):
@@ -352,6 +363,8 @@ class PerformedEffects:
         self.trace = trace
         self.given: list[tuple[str, int, Answer]] = []
         """The answers that performers gave, with the process and the fence under which they began."""
+        self.shown: list[tuple[LogKey, int, tuple[Message, ...]]] = []
+        """What models were shown, with the step as of which they were."""
         self._cluster = cluster
         self._lease = lease
         self.begun: set[Key] = set()
@@ -360,6 +373,11 @@ class PerformedEffects:
         self.busy: dict[Key, Effect] = {}
         """The effects that are being carried out."""
         self._disk = disk
+
+    async def note_shown(self, context: EffectContext) -> None:
+        """Note what a model is shown of a conversation, as of the step that asks it."""
+        messages = tuple((await context.transcript()).messages)
+        self.shown.append((self._disk.key_of(context.conversation_id), context.seq, messages))
 
     async def record(
         self, process: Process, effect: AwaitedEffect, context: EffectContext, carrying_out: Awaitable[Any]
