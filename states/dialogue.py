@@ -3,7 +3,8 @@
 Only conversations with a user have a dialogue: background agents and sub-agents get their tasks from other agents, and
 what they write reaches no user. A text of a person counts when a turn takes it up, so a message that was withdrawn
 never does. Of the assistant only that counts which was delivered to the user, whatever the rules of the conversation
-are: a thought, or a text that the rules keep from the user, reached nobody. A question counts together with its answer.
+are: a thought, or a text that the rules keep from the user, reached nobody. An answer that the user stopped was shown
+while it came. A question counts together with its answer.
 The results of tools, the mail of agents and the system prompt were said by no one in the dialogue; a message of an
 agent that was passed on to the user was said by the assistant.
 
@@ -23,8 +24,8 @@ from typing import Literal
 
 from .context import Context
 from .effects import DeliverToUser, PersistMessage
-from .events import Event, Opened, RecentText, UserMessage, UserQuestionResponse
-from .replies import text_of_delivery
+from .events import Event, LlmStopped, Opened, RecentText, UserMessage, UserQuestionResponse
+from .replies import text_of_delivery, text_rule
 from .step import LogEntry
 from .transcript import given_messages
 from .values.messages import Heard, Joined, Made, Message, Outcomes, Said, Usage
@@ -77,6 +78,7 @@ class _Step:
 
     def __init__(self, entry: LogEntry, context: Context, event_at: EventAt) -> None:
         self._entry = entry
+        self._context = context
         self._policy = context.policy
         self._event_at = event_at
 
@@ -107,10 +109,17 @@ class _Step:
                     event = self._event(seq)
                     if isinstance(event, UserMessage):
                         yield SaidText(self._entry.turn, event.at, "user", event.text, said)
+                    elif isinstance(event, LlmStopped):
+                        yield from self._stopped(event, said)
                 case DeliverToUser(said=said, turn=turn, relayed=relayed):
                     yield from self._delivered(said, turn, relayed)
                 case _:
                     pass
+
+    def _stopped(self, event: LlmStopped, said: Heard) -> Iterator[SaidText]:
+        """What the model had written when it was stopped, if people were shown it as what is said to them."""
+        if event.spoken or text_rule(self._context, speaks=event.speaks) == "reply":
+            yield from self._delivered(said, self._entry.turn, relayed=False)
 
     def _delivered(self, said: Said, turn: int, relayed: bool) -> Iterator[SaidText]:
         """A text that was delivered, without what the rules remove from it."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from math import isfinite
@@ -131,13 +131,19 @@ async def _events(
 
 class EventStream(EventSourceResponse):
     """A stream of events, with a comment now and then. A reader that does not read within `send_seconds` is
-    disconnected."""
+    disconnected. `on_disconnect` is called if the client disconnects before the end."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[bytes],
+        limits: HttpLimits,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(
             events,
+            client_close_handler_callable=None if on_disconnect is None else lambda _: on_disconnect(),
             ping=limits.keep_alive_seconds,
             ping_message_factory=lambda: ServerSentEvent(comment="keep-alive", sep="\n"),
             sep="\n",

@@ -23,7 +23,7 @@ from zlib import crc32
 
 from ...states.dialogue import SaidText
 from ...states.errors import StoreError
-from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
+from ...states.events import AgentMessage, Event, LlmResponse, LlmStopped, ToolComplete, UserMessage
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery, with_indexes
 from ..codec import from_microseconds, to_microseconds
 from ..sql.texts import ALWAYS, IS_SHOWN, MAX_FOUND, Group, Window, group_of, scoped
@@ -240,7 +240,7 @@ def source_of(said: SaidText, event: Event | None) -> Source | None:
     match event:
         case UserMessage() | AgentMessage():
             return Source(said.source.seq, "$.text")
-        case LlmResponse() if said.source.index == 0:
+        case LlmResponse() | LlmStopped() if said.source.index == 0:
             return Source(said.source.seq, "$.content")
         case ToolComplete(result=result):
             acts = {index: number for number, (_, index) in enumerate(with_indexes(result.acts))}

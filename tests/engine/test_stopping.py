@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from turnwise import Conversation, Engine, Policy, presets
+import pytest
+
+from turnwise import Conversation, Engine, Policy, Recent, presets
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.engine.turns import Turn
 from turnwise.states import Usage
@@ -73,6 +75,25 @@ async def test_what_was_streamed_is_kept(database: Path) -> None:
         again = await engine.get(conversation.id)
         assert await again.transcript() == said
         assert (await again.turns())[0].final_content == "A table for "
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(dialogue=Recent()), Policy(fresh_context=True), Policy(dialogue=Recent(), fresh_context=True)],
+    ids=["recent", "fresh context", "both"],
+)
+async def test_the_next_request_shows_it_under_all_rules(database: Path, policy: Policy) -> None:
+    """P8: also where it holds only the texts of the last minutes, and where it ends with a message that is made for
+    it."""
+    llm = StreamingLlm("A table ", answers=("Booked.",))
+    async with Engine.open(database, model=llm) as engine:
+        conversation = await engine.create(policy=policy)
+        await stopped(conversation, llm)
+        await conversation.send("For three")
+
+    said = [(one["role"], str(one["content"])) for one in llm.requests[-1].messages if one["role"] != "system"]
+    assert said[:2] == [("user", "Hi"), ("assistant", "A table ")]
+    assert said[2][0] == "user" and "For three" in said[2][1]
 
 
 async def test_what_it_has_cost_is_estimated(database: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turnwise import (
     ConfigurationError,
@@ -20,6 +22,7 @@ from turnwise import (
     SnapshotUpdate,
     Token,
     TokenUpdate,
+    TurnEndedUpdate,
     Update,
     presets,
     tool,
@@ -155,6 +158,86 @@ async def test_what_was_shown_of_it_when_it_was_stopped_is_kept(policy: Policy, 
     told = [one["content"] for one in requests[1].messages if one["role"] != "system"]
     assert told[1] == kept.replace(" It ", "")
     assert Policy().texts.stopped in "".join(map(str, told[2:]))
+
+
+@settings(max_examples=20)
+@given(
+    attempts=st.lists(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=5), min_size=1, max_size=3),
+    joins=st.integers(0, 12),
+)
+def test_what_is_streamed_of_a_speech_is_its_beginning(attempts: list[list[str]], joins: int) -> None:
+    """However often the response fails before, and whenever a watcher joins or resumes: nothing is missing or doubled,
+    and in the end it is all that is delivered."""
+    asyncio.run(_speech_is_shown_once(attempts, joins))
+
+
+class WritesOften:
+    """A model that writes each of these speeches in pieces; all but the last one fail. `on_piece` is awaited before
+    each piece."""
+
+    name = "writes often"
+
+    def __init__(self, attempts: list[list[str]], on_piece: Callable[[], Awaitable[None]]) -> None:
+        self._left = [*attempts]
+        self._on_piece = on_piece
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Write the next one, and after the last one nothing."""
+        if not self._left:
+            return reply("")
+        pieces = self._left.pop(0)
+        for piece in pieces:
+            await self._on_piece()
+            show(Token(piece, "speech"))
+        if self._left:
+            raise LlmFailure("network", "The connection broke.")
+        return call("talk", message="".join(pieces))
+
+
+async def _speech_is_shown_once(attempts: list[list[str]], joins: int) -> None:
+    watched: list[list[Update]] = []
+    late: list[AsyncGenerator[Update, None]] = []
+    places = iter(range(100))
+
+    async def join() -> None:
+        if next(places) == joins:
+            late.extend([conversation.updates(), conversation.updates("0.0")])
+            watched.extend([[await anext(one)] for one in late])
+
+    policy = TALK.replace(retry=Retry(attempts=len(attempts), base=0))
+    async with Engine.open("sqlite://", model=WritesOften(attempts, join), tools=["talk"], policy=policy) as engine:
+        conversation = await engine.create()
+        whole = [update async for update in conversation.stream("Weather?")]
+        (turn,) = await conversation.turns()
+        for seen, updates in zip(watched, late, strict=True):
+            await read_turn(seen, updates)
+
+    said = ["".join(pieces) for pieces in attempts]
+    assert speeches_by_request(whole) == said
+    for seen in watched:
+        written = speeches_by_request(seen)
+        assert all(any(one.startswith(shown) for one in said) for shown in written)
+        assert written[-1:] in ([said[-1]], [])
+    assert turn.deliveries == ((said[-1],) if said[-1].strip() else ())
+
+
+async def read_turn(seen: list[Update], updates: AsyncGenerator[Update, None]) -> None:
+    """Add the updates to those that were seen, up to the end of the turn."""
+    async with aclosing(updates):
+        while not isinstance(seen[-1], TurnEndedUpdate):
+            seen.append(await anext(updates))
+
+
+def speeches_by_request(updates: list[Update]) -> list[str]:
+    """What a watcher has seen in the end of the speech of each request."""
+    shown: dict[tuple[int, int], str] = {}
+    for one in updates:
+        if isinstance(one, SnapshotUpdate) and one.streaming is not None:
+            shown[one.streaming.request, one.streaming.attempt] = one.streaming.speech
+        elif isinstance(one, TokenUpdate) and one.kind == "speech":
+            before = "" if one.from_start else shown.get((one.request, one.attempt), "")
+            shown[one.request, one.attempt] = before + one.text
+    return [*shown.values()]
 
 
 async def first_token(updates: AsyncGenerator[Update, None]) -> TokenUpdate:

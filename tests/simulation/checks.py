@@ -302,24 +302,28 @@ def watchers_see_everything(ending: Ending) -> Iterator[str]:
 
 
 def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
-    """Each watch can show the text of an answer while it is written: from its start, each piece once. The simulated
-    models number the pieces of an answer from 0. A process that has lost the conversation may show what its own model
-    writes until it hears of that."""
+    """Each watch can show the text of an answer while it is written, and what a tool is to say: from its start, each
+    piece once. The simulated models number the pieces of an answer from 0, in each of its kinds. A process that has
+    lost the conversation may show what its own model writes until it hears of that."""
     for watch in ending.watches:
-        if watch.process.name in ending.losers:
-            continue
-        shown, written_by = "", (0, 0)
-        for update in watch.updates:
-            if update.type == "snapshot":
-                streaming = update.streaming
-                shown = streaming.text if streaming else ""
-                written_by = (streaming.request, streaming.attempt) if streaming else (0, 0)
-            elif update.type == "token" and update.kind == "text":
-                continues = written_by == (update.request, update.attempt) and not update.from_start
-                shown, written_by = (shown if continues else "") + update.text, (update.request, update.attempt)
-            if shown != "".join(f"{number} " for number in range(len(shown.split()))):
-                yield f"{watch.who} was shown {shown!r} of an answer while it was written"
-                break
+        if watch.process.name not in ending.losers:
+            for kind in ("text", "speech"):
+                yield from _gaps(watch, kind)
+
+
+def _gaps(watch: WatchRecord, kind: str) -> Iterator[str]:
+    shown, written_by = "", (0, 0)
+    for update in watch.updates:
+        if update.type == "snapshot":
+            streaming = update.streaming
+            shown = getattr(streaming, kind) if streaming else ""
+            written_by = (streaming.request, streaming.attempt) if streaming else (0, 0)
+        elif update.type == "token" and update.kind == kind:
+            continues = written_by == (update.request, update.attempt) and not update.from_start
+            shown, written_by = (shown if continues else "") + update.text, (update.request, update.attempt)
+        if shown != "".join(f"{number} " for number in range(len(shown.split()))):
+            yield f"{watch.who} was shown {shown!r} of an answer while it was written, as {kind}"
+            break
 
 
 def streams_show_one_turn(ending: Ending) -> Iterator[str]:

@@ -262,7 +262,8 @@ class World:
     async def _show_progress(self, effect: AwaitedEffect, context: EffectContext) -> None:
         if isinstance(effect, RequestLlm):
             for number in range(self.chance.pick((0, 0, 1, 5))):
-                context.progress(effect.effect_id, "token", {"text": f"{number} ", "kind": "text"})
+                for kind in ("text", "speech"):
+                    context.progress(effect.effect_id, "token", {"text": f"{number} ", "kind": kind})
                 await self.take_time()
         elif isinstance(effect, ExecuteTool):
             told = {"call_id": effect.call.call_id, "text": "nearly there"}

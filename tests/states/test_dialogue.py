@@ -19,6 +19,7 @@ from turnwise.states import (
     HistoryMessage,
     LlmFailed,
     LlmResponse,
+    LlmStopped,
     LogEntry,
     Message,
     MessageWithdrawn,
@@ -29,6 +30,7 @@ from turnwise.states import (
     ToolCall,
     ToolComplete,
     ToolResult,
+    UserCancel,
     UserMessage,
     UserQuestionResponse,
     WorkComplete,
@@ -99,6 +101,23 @@ class TestAnAssistant:
         walk = acts(Walk().say("one"), "look").answer(LlmResponse, content="Done.")
 
         assert dialogue(walk) == ["u: one", "a: Done."]
+
+    @pytest.mark.parametrize(
+        ("policy", "stopped", "said"),
+        [
+            (Policy(), {"content": "It ra"}, ["a: It ra"]),
+            (Policy(), {"content": "It ra", "speaks": True}, []),
+            (Policy(text="thought"), {"content": "It ra"}, []),
+            (Policy(text="thought"), {"content": "It ra", "spoken": True}, ["a: It ra"]),
+        ],
+    )
+    def test_what_was_shown_of_a_stopped_answer_was_said(
+        self, policy: Policy, stopped: dict[str, Any], said: list[str]
+    ) -> None:
+        """P8: though it was not delivered. A text that might not have reached the user was not."""
+        walk = Walk(policy=policy).say("one").request(UserCancel).answer(LlmStopped, **stopped)
+
+        assert dialogue(walk) == ["u: one", *said]
 
     def test_lines_of_the_tool_protocol_are_removed(self) -> None:
         """The text that the user received is found, under the rules of that moment."""

@@ -42,19 +42,21 @@ class RunBody(Body):
 async def run_agent(body: RunBody, engine: CurrentEngine, caller: CurrentCaller, host: CurrentHost) -> Response:
     """Run the agent once: answer the last message, or go on after an interrupt.
 
-    The thread is the conversation; it is created with its first message. The turn goes on if the client disconnects.
+    The thread is the conversation; it is created with its first message. The turn goes on if the client disconnects,
+    unless `forwardedProps.turnwise.stopOnDisconnect` is true: then what was written is kept as a stopped answer.
     """
     await asyncio.to_thread(_load)
     from ag_ui.core import RunAgentInput
 
-    from .agui_runs import events_of_run
+    from .agui_runs import AgentRun
 
     try:
         run = RunAgentInput.model_validate(body.model_dump())
     except ValidationError as error:
         faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in faults_of(error)]
         raise RequestValidationError(faults) from None
-    return EventStream(events_of_run(run, engine, caller), host.limits)
+    begun = AgentRun(run, engine, caller)
+    return EventStream(begun.events(), host.limits, begun.abandon)
 
 
 def _load() -> None:

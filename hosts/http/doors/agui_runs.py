@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -99,20 +99,42 @@ from .turns import (
     given_file,
     opened,
     prompt_of,
+    stop_abandoned,
     stored,
 )
 
 logger = logging.getLogger("turnwise.http")
 
 
-async def events_of_run(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncIterator[bytes]:
-    """Yield the events of a run as Server-Sent Events. Whatever is wrong with it ends it with a RUN_ERROR."""
-    async with aclosing(_events(run, engine, caller)) as events:
-        async for event in events:
-            yield data_line(event.model_dump(by_alias=True)) + b"\n"
+class AgentRun:
+    """One request of a client."""
+
+    def __init__(self, run: RunAgentInput, engine: Engine, caller: Caller) -> None:
+        self._run = run
+        self._engine = engine
+        self._caller = caller
+        self._requested: RequestedTurn | None = None
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield its events as Server-Sent Events. Whatever is wrong with it ends it with a RUN_ERROR."""
+        async with aclosing(_events(self._run, self._engine, self._caller, self._note)) as events:
+            async for event in events:
+                yield data_line(event.model_dump(by_alias=True)) + b"\n"
+
+    async def abandon(self) -> None:
+        """The client has gone: stop the turn, if the client wants that."""
+        given = self._run.forwarded_props
+        own = given.get("turnwise") if isinstance(given, dict) else None
+        if self._requested is not None and isinstance(own, dict) and own.get("stopOnDisconnect") is True:
+            await stop_abandoned(self._requested)
+
+    def _note(self, requested: RequestedTurn) -> None:
+        self._requested = requested
 
 
-async def _events(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncGenerator[BaseEvent, None]:
+async def _events(
+    run: RunAgentInput, engine: Engine, caller: Caller, note: Callable[[RequestedTurn], None]
+) -> AsyncGenerator[BaseEvent, None]:
     yield RunStartedEvent(
         thread_id=run.thread_id,
         run_id=run.run_id,
@@ -121,6 +143,7 @@ async def _events(run: RunAgentInput, engine: Engine, caller: Caller) -> AsyncGe
     )
     try:
         requested = await _requested(run, engine, caller)
+        note(requested)
         async with aclosing(_Run(run, requested).events()) as events:
             async for event in events:
                 yield event
@@ -168,6 +191,7 @@ class _Run:
             yield StateSnapshotEvent(snapshot=state)
         async with aclosing(self.requested.updates()) as updates:
             async for update in updates:
+                self.requested.note(update)
                 for event in translated.read(update):
                     yield event
         turn = await self.requested.turn()

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 from weakref import WeakSet
 
@@ -58,6 +59,7 @@ from .turns import (
     opened,
     request_turn,
     spoken_turn,
+    stop_abandoned,
     stored,
 )
 
@@ -559,7 +561,8 @@ async def create_chat_completion(
     """Answer the last message.
 
     With `metadata.conversation_id` the conversation is kept: it is created from the messages before the last one, and
-    later only the last message is read. Without it the conversation is gone when this request ends.
+    later only the last message is read. Without it the conversation is gone when this request ends. A client that
+    disconnects stops the turn, unless it has given an id under which it can send the request again.
     """
     check_supported(body)
     _check_model(engine, body.model)
@@ -573,14 +576,18 @@ async def create_chat_completion(
         await _apply_settings(caller, conversation, body.settings)
         requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
         shown_id = caller.shown_id(conversation.id) if is_durable else None
+        stops = is_durable and message_id is None  # nobody can ask for this turn again
         asked = _Asked(requested, body.model, int(engine.now().timestamp()), shown_id, is_typed=output is not None)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             kept = stack.pop_all()
-            return _ClosingStream(_chunks_of(asked, usage=usage, at_end=kept.aclose), host.limits, kept)
+            chunks = _chunks_of(asked, usage=usage, at_end=kept.aclose)
+            return _ClosingStream(chunks, host.limits, kept, partial(stop_abandoned, requested) if stops else None)
         try:
             return await _unless_disconnected(request, _completion_of(asked))
         except ClientDisconnect:
+            if stops:
+                await stop_abandoned(requested)
             return Response(status_code=_CLIENT_CLOSED)
 
 
@@ -633,8 +640,14 @@ async def _request(
 class _ClosingStream(EventStream):
     """A stream after which a stack is closed, also if the client disconnects before the stream begins."""
 
-    def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits, stack: AsyncExitStack) -> None:
-        super().__init__(events, limits)
+    def __init__(
+        self,
+        events: AsyncIterator[bytes],
+        limits: HttpLimits,
+        stack: AsyncExitStack,
+        on_disconnect: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        super().__init__(events, limits, on_disconnect)
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

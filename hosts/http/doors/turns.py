@@ -21,7 +21,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -45,7 +45,7 @@ from ....engine.updates import (
     TurnEndedUpdate,
     Update,
 )
-from ....states.errors import InvalidInput, RefusalCode, Refused, UnknownConversation, faults_of
+from ....states.errors import InvalidInput, RefusalCode, Refused, TurnwiseError, UnknownConversation, faults_of
 from ....states.events import DoubtResolved, Request, Resolution, ToolApproval, UserMessage, UserQuestionResponse
 from ....states.openai_files import AttachedFile
 from ....states.policy import Policy
@@ -79,7 +79,8 @@ async def request_turn(
 
 async def stored(requested: RequestedTurn) -> RequestedTurn:
     """Hand a request over, and return it."""
-    await requested.store()
+    turn = await requested.store()
+    requested.number = turn.number or None
     return requested
 
 
@@ -164,6 +165,14 @@ class RequestedTurn(ABC):
     def __init__(self, conversation: Conversation, request_id: str) -> None:
         self.conversation = conversation
         self.request_id = request_id
+        self.number: int | None = None
+        """The number of the turn, once one has taken the request."""
+
+    def note(self, update: Update) -> None:
+        """Take note of an update of the turn."""
+        if self.number is None:
+            shown = update.state if isinstance(update, SnapshotUpdate | StateChangeUpdate) else update
+            self.number = shown.turn
 
     @abstractmethod
     async def store(self) -> Turn:
@@ -307,6 +316,7 @@ async def spoken_turn(
     joined = _Joined()
     async with aclosing(requested.updates()) as updates:
         async for update in updates:
+            requested.note(update)
             for piece in texts.read(update):
                 yield joined.text_of(piece)
     for piece in texts.close():
@@ -318,6 +328,15 @@ async def spoken_turn(
         for piece in texts.full_text(text):
             yield joined.text_of(piece)
     yield turn
+
+
+async def stop_abandoned(requested: RequestedTurn) -> None:
+    """Stop a turn whose client has gone, for clients that have no other way to stop it. What the model has written
+    stays, as after any cancel. A turn that waits for a person goes on waiting."""
+    number = requested.number
+    if number is not None and awaited_by(requested.conversation.state) is None:
+        with suppress(TurnwiseError):
+            await requested.conversation.cancel(turn=number)
 
 
 class _Joined:

@@ -147,6 +147,21 @@ class TestARun:
 
         assert said(thread.run("wait alone")) == "Waited alone"
 
+    def test_a_client_that_wants_it_stops_it_by_leaving(
+        self, thread: Thread, server: LiveServer, engine: Engine, model: CommandedLlm
+    ) -> None:
+        """P8: what was streamed is kept, and the same message shows it."""
+        wanted = {"forwardedProps": {"turnwise": {"stopOnDisconnect": True}}}
+        with thread.running("wait alone", **wanted) as events:
+            next(event for event in events if event.get("delta") == "Wait")
+        conversation = server.run(engine.get, thread.id)
+        until(lambda: conversation.state.type == "idle")
+
+        stopped = server.run(conversation.transcript)[-1]
+        assert (stopped.text, stopped.stopped) == ("Wait", "cancelled")
+        again = thread.run("wait alone")
+        assert (said(again), again[-1]["outcome"]) == ("Wait", {"type": "cancelled"})
+
     def test_a_message_that_is_sent_again_is_taken_once(
         self, thread: Thread, server: LiveServer, engine: Engine
     ) -> None:

@@ -468,6 +468,40 @@ class TestAConversationThatIsKept:
 
         assert said(talk.send(messages, message_id="w")) == "Waited for it"
 
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_a_client_that_leaves_and_cannot_ask_again_stops_the_turn(
+        self, talk: Talk, server: LiveServer, engine: Engine, model: CommandedLlm, stream: bool
+    ) -> None:
+        """P8: without an id for its message. What was streamed is kept, and the next message goes on behind it."""
+        messages = [{"role": "user", "content": "wait for it"}]
+        body = json.dumps({
+            "model": "commanded", "messages": messages, "metadata": {"conversation_id": talk.id}, "stream": stream
+        })  # fmt: skip
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            until(lambda: model.is_waiting)
+            if stream:
+                received = b""
+                while b'"Wait"' not in received:
+                    received += connection.recv(4096)
+        conversation = server.run(engine.get, talk.id)
+        until(lambda: conversation.state.type == "idle")
+
+        stopped = server.run(conversation.transcript)[-1]
+        assert (stopped.text, stopped.stopped) == ("Wait", "cancelled")
+        assert (said(talk.send([{"role": "user", "content": "say x"}])) or "").endswith("\n\nsay x")
+
+    def test_a_client_that_leaves_a_question_leaves_it_open(
+        self, talk: Talk, server: LiveServer, engine: Engine
+    ) -> None:
+        """What waits for a person goes on waiting."""
+        stream = talk.send([{"role": "user", "content": "ask"}], stream=True)
+        list(stream)
+        stream.close()
+
+        assert server.run(engine.get, talk.id).state.type == "awaiting_user_response"
+
     def test_a_message_during_a_turn_is_refused(self, talk: Talk, model: CommandedLlm) -> None:
         """As the rules of the conversation say. The client may send it again by itself."""
         stream = talk.send([{"role": "user", "content": "wait"}], stream=True)
