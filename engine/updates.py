@@ -150,7 +150,7 @@ ToolStatus = Literal["running", "completed", "failed", "cancelled", "denied"]
 class ToolUpdate(StoredUpdate):
     """A tool call was started, or has ended with a `result` or an `error`: the text that the model reads. `speaks` says
     whether the tool may say something to the user. `raw_arguments` is set where the model did not write a JSON
-    object."""
+    object, and `files` are those that the tool has returned."""
 
     type: Annotated[Literal["tool"], _OUTSIDE] = field(default="tool", init=False)
     call_id: str
@@ -162,6 +162,7 @@ class ToolUpdate(StoredUpdate):
     raw_arguments: str | None = None
     result: str | None = None
     error: str | None = None
+    files: tuple[FileReference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -612,7 +613,8 @@ def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
 
 def _outcome(result: Message) -> dict[str, Any]:
     status: ToolStatus = result.stopped or ("failed" if result.error else "completed")
-    return {"status": status, "turn": result.turn, "error" if result.error else "result": result.text}
+    told = "error" if result.error else "result"
+    return {"status": status, "turn": result.turn, told: result.text, "files": result.files}
 
 
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:

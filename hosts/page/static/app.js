@@ -232,6 +232,7 @@ class TurnwiseApp extends HTMLElement {
     this.#view = apply(this.#view, update, { textIsThought: this.#conversation.text === "thought" });
     if (update.type === "snapshot" && update.data.state.data.turn > 0) this.#readTurns(conversationId);
     if (update.type === "rewound" && update.data.turn > 0) this.#readTurns(conversationId);
+    if (update.type === "snapshot" || update.type === "rewound") this.#chat.readBranches(this.#view);
     if (update.type === "turn_ended" || update.type === "snapshot") this.#chat.readUsage();
     if (update.type === "state_change") this.#list.noteState(conversationId, update.data.type);
     this.#renderLater();

@@ -3,12 +3,12 @@
 import "./composer.js";
 import "./options.js";
 import { newId } from "./client.js";
-import { askFor } from "./dialogs.js";
+import { askFor, askToChoose } from "./dialogs.js";
 import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
 import { Outgoing } from "./outgoing.js";
 import { stateLabel, stateTone } from "./states.js";
 import { Transcript } from "./transcript.js";
-import { isBusy, marksDeliveries } from "./view.js";
+import { isBusy, marksDeliveries, mayHaveBranches } from "./view.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 class TurnwiseChat extends HTMLElement {
@@ -37,10 +37,17 @@ class TurnwiseChat extends HTMLElement {
   #channels = [];
   #composer;
   #loading;
+  #branches = []; // those that were left
+  #isRegenerating = false;
 
   connectedCallback() {
     if (this.#transcript) return;
-    this.#transcript = new Transcript(this.client, (messageId) => this.#withdraw(messageId));
+    this.#transcript = new Transcript(this.client, {
+      withdraw: (messageId) => this.#withdraw(messageId),
+      edit: (message) => this.#composer.edit(message),
+      regenerate: (turn) => this.#regenerate(turn),
+      branches: () => this.#chooseBranch(),
+    });
     this.#title = el("h1", {}, "New conversation");
     this.#badge = el("span", { className: "badge", hidden: true });
     this.#usage = el("span", { className: "usage total", hidden: true });
@@ -64,7 +71,10 @@ class TurnwiseChat extends HTMLElement {
       el("button", { type: "button", className: "button", onclick: begin }, icon("plus"), "Start a new one"),
     );
     this.#composer = el("turnwise-composer");
-    this.#composer.send = (text) => this.#send(text);
+    this.#composer.client = this.client;
+    this.#composer.send = (message) => this.#send(message);
+    this.#composer.sendEdit = (conversationId, edit) => this.#edit(conversationId, edit);
+    this.#composer.begin = (onBegun) => this.#request(() => this.#create(onBegun));
     this.#composer.stop = () => this.#stop();
     const header = el(
       "header", { className: "chat-header" }, this.navigation,
@@ -83,7 +93,7 @@ class TurnwiseChat extends HTMLElement {
     this.#conversation = null;
     this.#view = null;
     this.#usage.hidden = true;
-    this.#transcript.reset();
+    this.#transcript.reset(id);
     this.#composer.conversationId = id;
     this.#outgoing.conversationId = id;
   }
@@ -119,8 +129,9 @@ class TurnwiseChat extends HTMLElement {
     this.#showBadge(view);
     this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" });
     if (!view.known) return;
-    for (const text of this.#outgoing.takeLost(view)) this.#composer.putBack(this.#conversationId, text);
+    for (const message of this.#outgoing.takeLost(view)) this.#composer.putBack(this.#conversationId, message);
     const marks = marksDeliveries(view, this.#conversation?.policy, this.#channels);
+    this.#transcript.goesBack = view.state.type !== "closed" && this.#conversation?.parent === null; // a sub-agent has one task
     this.#transcript.show(view, this.#outgoing.shown(view), marks);
   }
 
@@ -167,26 +178,40 @@ class TurnwiseChat extends HTMLElement {
     }
   }
 
+  /** Ask for the branches that were left, if there may be any: the server reads the whole log for them. */
+  async readBranches(view) {
+    const conversationId = this.#conversationId;
+    try {
+      const branches = mayHaveBranches(view) ? (await this.client.listBranches(conversationId)).branches : [];
+      if (conversationId !== this.#conversationId) return;
+      this.#branches = branches;
+      this.#transcript.showBranches(branches.length);
+    } catch {
+      // what was known stays; they are asked for again
+    }
+  }
+
   // --- requests
 
   /** Send a message; without a conversation it begins one. What is refused goes back into the composer. */
-  async #send(text) {
+  async #send(message) {
     let conversationId = this.#conversationId;
     try {
       conversationId ??= await this.#create();
-      await this.#sendTo(conversationId, text);
+      await this.#sendTo(conversationId, message);
     } catch (problem) {
-      this.#composer.putBack(conversationId, text);
+      this.#composer.putBack(conversationId, message);
       emit(this, "problem", { problem });
     }
   }
 
-  async #sendTo(conversationId, text) {
-    const messageId = this.#outgoing.add(conversationId, text);
+  async #sendTo(conversationId, message) {
+    const messageId = this.#outgoing.add(conversationId, message);
     this.#showOutgoing();
     this.#transcript.toEnd();
+    const files = message.files.map(sentFile);
     try {
-      await this.client.sendMessage(conversationId, { text, message_id: messageId, when_busy: "queue" });
+      await this.client.sendMessage(conversationId, { text: message.text, files, message_id: messageId, when_busy: "queue" });
     } catch (problem) {
       this.#outgoing.fail(conversationId, messageId, problem);
       this.#showOutgoing();
@@ -195,12 +220,13 @@ class TurnwiseChat extends HTMLElement {
   }
 
   /** Create a conversation under an id of the page's own: asked again after a lost answer, the server makes no second
-   * one. */
-  async #create() {
+   * one. `onBegun` is called with its id before it is shown. */
+  async #create(onBegun = () => {}) {
     this.#newConversationId ??= newId();
     try {
       const { id } = await this.client.createConversation({ ...this.#options.chosen, id: this.#newConversationId });
       this.#newConversationId = null;
+      onBegun(id);
       emit(this, "select", { conversationId: id });
       return id;
     } catch (problem) {
@@ -212,18 +238,41 @@ class TurnwiseChat extends HTMLElement {
 
   async #withdraw(messageId) {
     const conversationId = this.#conversationId;
-    const text = this.#outgoing.textOf(messageId);
+    const message = this.#outgoing.find(messageId);
     await this.#request(async () => {
       await this.client.withdrawMessage(conversationId, { message_id: messageId });
-      if (text) this.#composer.putBack(conversationId, text);
+      if (message) this.#composer.putBack(conversationId, message);
     });
+  }
+
+  // --- going back
+
+  #edit(conversationId, { messageId, text, files, requestId }) {
+    const body = { message_id: messageId, text, request_id: requestId, ...(files ? { files: files.map(sentFile) } : {}) };
+    this.#transcript.toEnd();
+    return this.#request(() => this.client.editMessage(conversationId, body));
+  }
+
+  async #regenerate(turn) {
+    if (this.#isRegenerating) return;
+    this.#isRegenerating = true;
+    this.#transcript.toEnd();
+    await this.#request(() => this.client.regenerateTurn(this.#conversationId, { turn, request_id: newId() }));
+    this.#isRegenerating = false;
+  }
+
+  async #chooseBranch() {
+    const conversationId = this.#conversationId;
+    const choices = this.#branches.map(({ number, hidden, text }) => ({ value: number, label: oneLine(text, 120) || "Without a message", detail: turnsText(hidden) }));
+    const branch = await askToChoose("Return to another branch", choices, "Return");
+    if (branch !== null) await this.#request(() => this.client.switchBranch(conversationId, { branch, request_id: newId() }));
   }
 
   /** Begin a conversation in the place of one that is gone, with what was typed for that one. */
   #beginAnew() {
     const text = this.#composer.takeDraft();
     emit(this, "select", { conversationId: null });
-    if (text) this.#composer.putBack(null, text);
+    if (text) this.#composer.putBack(null, { text, files: [] });
   }
 
   #showOutgoing() {
@@ -243,13 +292,27 @@ class TurnwiseChat extends HTMLElement {
     return this.#request(() => this.client.cancelTurn(this.#conversationId, { turn: this.#view.state.data.turn }));
   }
 
+  /** Ask the server, and return whether it has not refused. */
   async #request(ask) {
     try {
       await ask();
+      return true;
     } catch (problem) {
       emit(this, "problem", { problem });
+      return false;
     }
   }
+}
+
+/** Say which turns these are. */
+function turnsText(turns) {
+  if (turns.length > 4) return `${turns.length} turns up to ${Math.max(...turns)}`;
+  return `${turns.length === 1 ? "turn" : "turns"} ${turns.join(", ")}`;
+}
+
+/** How a message names a file that the conversation has. */
+function sentFile({ sha256, url, name, media_type: mediaType }) {
+  return { ...(sha256 ? { sha256 } : { url }), ...(name ? { name } : {}), media_type: mediaType };
 }
 
 customElements.define("turnwise-chat", TurnwiseChat);

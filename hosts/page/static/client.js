@@ -69,6 +69,18 @@ export class Client {
     return this.#send("POST", path(id, "messages"), body);
   }
 
+  /** Store a file for a later message. `onProgress` is told which part of it was sent, from 0 to 1; `signal` ends it;
+   * then nothing is returned, ever. */
+  uploadFile(id, file, { onProgress = () => {}, signal }) {
+    const url = this.#address(withQuery(path(id, "files"), { name: file.name }));
+    return this.#answerTo(() => upload(url, file, onProgress, signal));
+  }
+
+  /** Return where the bytes of a file are that the transcript of a conversation shows. */
+  fileAddress(id, sha256) {
+    return this.#address(path(id, "files", sha256)).href;
+  }
+
   answerQuestions(id, body) {
     return this.#send("POST", path(id, "respond"), body);
   }
@@ -201,8 +213,13 @@ export class Client {
       options.body = JSON.stringify(body);
       options.headers["Content-Type"] = "application/json";
     }
+    return this.#answerTo(() => fetch(this.#address(relative), options), mayBeUnknown);
+  }
+
+  /** Return the answer to a request that `ask` sends, or throw the `Problem` with it. */
+  async #answerTo(ask, mayBeUnknown = false) {
     const session = this.#sessions;
-    const response = await this.#fetch(this.#address(relative), options);
+    const response = await this.#reach(ask);
     if (response.ok) this.onReached(true);
     if (response.ok) return response.status === 204 ? null : parseExactly(await response.text());
     const problem = await problemOf(response);
@@ -212,14 +229,30 @@ export class Client {
     throw problem;
   }
 
-  async #fetch(url, options) {
+  async #reach(ask) {
     try {
-      return await fetch(url, options);
+      return await ask();
     } catch {
       this.onReached(false);
       throw new Problem({ code: UNREACHABLE, detail: NOT_REACHED });
     }
   }
+}
+
+/** Send a file, and return the response. `fetch` tells nothing of the progress. */
+function upload(url, file, onProgress, signal) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", url);
+    request.setRequestHeader("Accept", "application/json");
+    // The bytes say what a file is. Only between texts that look alike its type decides, which browsers guess by the name.
+    request.setRequestHeader("Content-Type", file.type.startsWith("text/") ? file.type : "application/octet-stream");
+    request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(total ? loaded / total : 0));
+    request.addEventListener("load", () => resolve(new Response(request.responseText, { status: request.status })));
+    request.addEventListener("error", () => reject(new TypeError("The file was not sent.")));
+    signal.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
 }
 
 /** Return the path of a conversation. The address of the page gives ids that anybody may have written: a browser would

@@ -9,6 +9,18 @@ export function askFor(title, label, text = "") {
   return askInDialog({ title, content, action: "Save", valueOf: () => input.value.trim(), focused: input });
 }
 
+/** Return the value of the choice {value, label, detail} that a person makes, or null; the button that does it says
+ * `action`. */
+export function askToChoose(title, choices, action) {
+  const radios = choices.map(({ value }, index) => el("input", { type: "radio", name: "dialog-choice", value, required: true, checked: index === choices.length - 1 }));
+  const rows = choices.map(({ label, detail }, index) =>
+    el("label", { className: "dialog-choice" }, radios[index], el("span", { dir: "auto" }, label), el("span", { className: "detail" }, detail)),
+  );
+  const content = el("div", { className: "dialog-choices", role: "radiogroup", "aria-labelledby": "dialog-title" }, rows);
+  const valueOf = () => choices[radios.findIndex((one) => one.checked)].value;
+  return askInDialog({ title, content, action, valueOf, focused: radios.at(-1) });
+}
+
 /** Return whether a person confirms; the button that does it says `action`. */
 export async function askToConfirm(title, sentence, action) {
   const content = el("p", {}, sentence);
@@ -35,6 +47,6 @@ function askInDialog({ title, content, action, tone = "primary", valueOf, focuse
     document.body.append(dialog);
     dialog.showModal();
     (focused ?? cancel).focus();
-    focused?.select();
+    if (focused?.type === "text") focused.select();
   });
 }

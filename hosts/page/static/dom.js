@@ -46,13 +46,16 @@ function present(children) {
 
 /** The outlines of the icons, on a grid of 16 by 16. */
 const ICONS = {
+  again: "M13 8a5 5 0 1 1-1.5-3.6L13 6m0-3.5V6H9.5",
   alert: "M8 2 15 14H1L8 2Zm0 4.5v3.5m0 1.9v.1",
   branch: "M4.5 4.5v7m0 0a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3Zm0-7a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm7 0a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0v1.5a3 3 0 0 1-3 3h-4",
   check: "m3 8.5 3.2 3.2L13 4.8",
+  clip: "m13 7.5-5.2 5.2a3.2 3.2 0 0 1-4.5-4.5l5.6-5.6a2.1 2.1 0 0 1 3 3L6.3 11.2a1 1 0 0 1-1.5-1.5L9.6 5",
   chevron: "m6 3.5 4.5 4.5L6 12.5",
   clock: "M8 4.5V8l2.5 1.5M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z",
   close: "m3.5 3.5 9 9m0-9-9 9",
   expand: "M9.5 2.5h4v4m0-4L9 7M6.5 13.5h-4v-4m0 4L7 9",
+  file: "M9.5 2H4v12h8V4.5L9.5 2Zm0 0v2.5H12",
   down: "M8 3v10m0 0 4-4m-4 4L4 9",
   menu: "M2 4h12M2 8h12M2 12h12",
   panel: "M2.5 3h11v10h-11zM9.5 3v10",

@@ -1,25 +1,27 @@
 // How each item of a view looks: messages, thoughts, tool calls, deliveries, and the ends of turns.
 
-import { el, icon } from "./dom.js";
+import { el, icon, iconButton } from "./dom.js";
+import { fileElements } from "./files.js";
 import { parseExactly, textFor } from "./exact_json.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 const ASKS = "ask_user_question";
 
-/** Return the element that shows an item. `markdown` fills the texts of the model. */
-export function render(item, markdown) {
-  return RENDERERS[item.kind](item, markdown);
+/** Return the element that shows an item. `shown` is {markdown, addressOf, onEdit}: what fills the texts of the model,
+ * where the bytes of a file are, and what is called with a message of the user that is to be edited. */
+export function render(item, shown) {
+  return RENDERERS[item.kind](item, shown);
 }
 
 /** Return the element for an item that was `row` before and shown by the element `old`. Progress is written into the old
  * one, because a tool may report often, and who opens its card or reads in it is not to be disturbed. Else it is a new
  * one, in which stays open what was folded open. */
-export function renderAgain(item, markdown, row, old) {
+export function renderAgain(item, shown, row, old) {
   if (hasOnlyProgressed(row, item)) {
     showProgress(old.querySelector(".progress"), item);
     return old;
   }
-  const element = render(item, markdown);
+  const element = render(item, shown);
   const details = element.querySelectorAll("details");
   old.querySelectorAll("details").forEach((one, index) => {
     if (details[index]) details[index].open = one.open;
@@ -33,36 +35,34 @@ const RENDERERS = {
 
 // --- messages
 
-function renderMessage(item, markdown) {
-  if (item.role === "user") return item.origin ? agentMessage(item, markdown) : userMessage(item);
+function renderMessage(item, shown) {
+  if (item.role === "user") return item.origin ? agentMessage(item, shown) : userMessage(item, shown);
   const body = el("div", { className: "text prose", dir: "auto" });
-  markdown.fill(body, item.text);
+  shown.markdown.fill(body, item.text);
   const isFromBefore = item.turn === 0; // the history that the conversation began with was delivered elsewhere, if at all
   const mark = item.delivery ? deliveryMark(item.delivery) : isFromBefore ? null : displayOnly();
-  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, files(item), mark);
+  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, fileElements(item.files, shown.addressOf), mark);
 }
 
-/** Return the message of a user; also one that is on its way, which has a `note` below it. */
-export function userMessage(item, note = null) {
-  const body = el("div", { className: "bubble" }, el("div", { className: "text plain", dir: "auto" }, item.text), files(item));
-  return el("article", { className: "item user", "aria-label": "You" }, body, note);
+/** Return the message of a user; also one that is on its way, which has a `note` below it, and whose files cannot be
+ * read yet. */
+export function userMessage(item, { addressOf = null, onEdit = null } = {}, note = null) {
+  const { text, files, messageId } = item;
+  const said = text ? el("div", { className: "text plain", dir: "auto" }, text) : null;
+  const body = el("div", { className: "bubble" }, said, fileElements(files, addressOf));
+  return el("article", { className: "item user", "aria-label": "You" }, body, note, onEdit && messageId && editButton(item, onEdit));
 }
 
-function agentMessage(item, markdown) {
+function editButton(item, onEdit) {
+  const said = item.text ? `: ${oneLine(item.text, 40)}` : "";
+  return el("div", { className: "item-actions" }, iconButton("pencil", `Edit the message${said}`, () => onEdit(item)));
+}
+
+function agentMessage(item, { markdown, addressOf }) {
   const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const summary = el("summary", {}, icon("branch"), el("span", {}, `Message of the agent ${item.origin}`));
-  return el("article", { className: "item aside", "aria-label": `Agent ${item.origin}` }, el("details", {}, summary, body));
-}
-
-function files({ files: given = [] }) {
-  return given.map((file, index) => {
-    const address = String(typeof file === "string" ? file : (file.url ?? ""));
-    const name = file.name || `File ${index + 1}`;
-    if (address.startsWith("data:image/")) return el("img", { className: "image", src: address, alt: name });
-    const isSafe = address.startsWith("https://"); // a link, since loading it would tell another server who reads this
-    return el("p", {}, isSafe ? el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, name) : name);
-  });
+  return el("article", { className: "item aside", "aria-label": `Agent ${item.origin}` }, el("details", {}, summary, body, fileElements(item.files, addressOf)));
 }
 
 function renderThought(item) {
@@ -77,7 +77,7 @@ function renderLeftOut(item) {
 
 // --- deliveries
 
-function renderDelivery(item, markdown) {
+function renderDelivery(item, { markdown }) {
   const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const label = item.relayed ? "Relayed to the user" : "Said to the user";
@@ -105,7 +105,7 @@ const STATUS = {
   running: "running", completed: "done", failed: "failed", cancelled: "cancelled", denied: "not allowed",
 };
 
-function renderTool(item) {
+function renderTool(item, { addressOf }) {
   const asks = item.name.endsWith(ASKS);
   const answered = asks ? answersOf(item) : null;
   const summary = el(
@@ -116,7 +116,7 @@ function renderTool(item) {
   const card = el("details", { className: "card" }, summary, el("div", { className: "card-body" }, toolBody(item)));
   const progress = showProgress(el("p", { className: "progress", role: "status" }), item);
   const error = item.error ? el("p", { className: "tool-error" }, oneLine(item.error, 300)) : null;
-  return el("article", { className: "item tool", "aria-label": `Tool ${item.name}` }, card, progress, error, answered);
+  return el("article", { className: "item tool", "aria-label": `Tool ${item.name}` }, card, progress, error, answered, fileElements(item.files, addressOf));
 }
 
 function showProgress(element, { status, progress }) {

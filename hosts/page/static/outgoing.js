@@ -1,10 +1,12 @@
 // The messages that were sent from this tab and are not part of their conversation yet: under way, or waiting for a turn.
 //
-// A state names the messages that wait by their ids only, so their texts are kept here, over reloads too. A request may
+// A state names the messages that wait by their ids only, so what they say is kept here, over reloads too. A request may
 // end when another conversation is shown, or not at all, because the page was reloaded meanwhile.
 
 import { newId } from "./client.js";
 import { Draft } from "./drafts.js";
+
+const ELSEWHERE = { text: "A message from elsewhere", files: [] };
 
 export class Outgoing {
   /** The conversation that is shown. */
@@ -15,41 +17,42 @@ export class Outgoing {
    * Note a message, and return its id. A message that may have arrived although its request failed gets the same id when
    * it is sent again, so that it is not said twice.
    */
-  add(conversationId, text) {
+  add(conversationId, { text, files }) {
     const unsure = unsureOf(conversationId).read();
-    const messageId = unsure?.text === text ? unsure.messageId : newId();
+    const isSame = unsure?.text === text && JSON.stringify(unsure.files) === JSON.stringify(files);
+    const messageId = isSame ? unsure.messageId : newId();
     unsureOf(conversationId).discard();
     this.#sentHere.add(messageId);
-    write(conversationId, [...without(messageId, sentTo(conversationId)), { messageId, text }]);
+    write(conversationId, [...without(messageId, sentTo(conversationId)), { messageId, text, files }]);
     return messageId;
   }
 
   /** Note that the request for a message has failed. */
   fail(conversationId, messageId, problem) {
-    const text = this.#textOf(conversationId, messageId);
+    const message = this.#find(conversationId, messageId);
     this.#forget(conversationId, messageId);
-    if (problem.status === 0 || problem.status >= 500) unsureOf(conversationId).write({ messageId, text });
+    if ((problem.status === 0 || problem.status >= 500) && message) unsureOf(conversationId).write(message);
   }
 
-  /** Return the text of a message that was sent from here to the conversation that is shown, or an empty one. */
-  textOf(messageId) {
-    return this.#textOf(this.conversationId, messageId);
+  /** Return a message {text, files} that was sent from here to the conversation that is shown; undefined if it was not. */
+  find(messageId) {
+    return this.#find(this.conversationId, messageId);
   }
 
-  /** Return the texts that were lost: a page before this one sent them, and they are not part of the view. The request
+  /** Return the messages that were lost: a page before this one sent them, and they are not part of the view. The request
    * may still be under way, so the last of them gets its id again when it is sent again. */
   takeLost(view) {
     const { inbox, said } = arrived(view);
     const isLost = ({ messageId }) => !this.#sentHere.has(messageId) && !said.has(messageId) && !inbox.includes(messageId);
     const lost = sentTo(this.conversationId).filter((one) => isLost(one) && !one.isQueued);
-    for (const { messageId, text } of lost) {
-      this.#forget(this.conversationId, messageId);
-      unsureOf(this.conversationId).write({ messageId, text });
+    for (const message of lost) {
+      this.#forget(this.conversationId, message.messageId);
+      unsureOf(this.conversationId).write(message);
     }
-    return lost.map(({ text }) => text);
+    return lost;
   }
 
-  /** Return what to show behind a view: {messageId, text, isQueued}; and forget what has become part of it. */
+  /** Return what to show behind a view: {messageId, text, files, isQueued}; and forget what has become part of it. */
   shown(view) {
     const sent = sentTo(this.conversationId);
     const { inbox, said } = arrived(view);
@@ -58,12 +61,12 @@ export class Outgoing {
       .map((one) => ({ ...one, isQueued: Boolean(one.isQueued) || inbox.includes(one.messageId) }))
       .filter((one) => !said.has(one.messageId) && (inbox.includes(one.messageId) || !one.isQueued));
     if (JSON.stringify(kept) !== JSON.stringify(sent)) write(this.conversationId, kept);
-    const queued = inbox.map((messageId) => ({ messageId, text: this.textOf(messageId) || "A message from elsewhere", isQueued: true }));
+    const queued = inbox.map((messageId) => ({ ...ELSEWHERE, ...this.find(messageId), messageId, isQueued: true }));
     return [...queued, ...kept.filter((one) => !one.isQueued)];
   }
 
-  #textOf(conversationId, messageId) {
-    return sentTo(conversationId).find((one) => one.messageId === messageId)?.text ?? "";
+  #find(conversationId, messageId) {
+    return sentTo(conversationId).find((one) => one.messageId === messageId);
   }
 
   #forget(conversationId, messageId) {

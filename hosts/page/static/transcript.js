@@ -9,13 +9,15 @@ import { render, renderAgain, userMessage } from "./items.js";
 import { Markdown } from "./markdown.js";
 import { isRest, stateLabel } from "./states.js";
 import { StreamedAnswer } from "./streamed_answer.js";
-import { itemsWithEnds, streamedText, waitsForPerson } from "./view.js";
+import { itemsWithEnds, newestTurn, streamedText, waitsForPerson } from "./view.js";
 
 /** How many items a conversation begins with, and how many are added at a time. */
 const PAGE = 80;
 
 export class Transcript {
+  #client;
   #markdown;
+  #given = null; // what items are rendered with
   #shown = new Map();
   #view = null;
   #limit = PAGE;
@@ -26,7 +28,10 @@ export class Transcript {
   #endObserver;
   #countdown = 0;
   #stream = new StreamedAnswer();
-  #onWithdraw;
+  #actions;
+  #afterwards;
+  #regenerate;
+  #branches;
   #earlier;
   #list;
   #pending;
@@ -36,10 +41,15 @@ export class Transcript {
   #jump;
 
 
-  /** `onWithdraw` is called with the id of a message that waits and is to be withdrawn. */
-  constructor(client, onWithdraw) {
+  /** What a person asks for: `actions` are {withdraw, edit, regenerate, branches}, functions that get the id of a message
+   * that waits, a message that was said, the number of the newest turn, and nothing. */
+  constructor(client, actions) {
+    this.#client = client;
     this.#markdown = new Markdown(client, () => this.#stick());
-    this.#onWithdraw = onWithdraw;
+    this.#actions = actions;
+    this.#regenerate = el("button", { type: "button", className: "button small", onclick: () => actions.regenerate(newestTurn(this.#view)) }, icon("again"), "Answer again");
+    this.#branches = el("button", { type: "button", className: "button small", onclick: () => actions.branches() });
+    this.#afterwards = el("div", { className: "afterwards" }, this.#regenerate, this.#branches);
     this.#earlier = el("button", { type: "button", className: "earlier", hidden: true, onclick: () => this.#addPage() }, "Show earlier messages");
     this.#list = el("div", { className: "items" });
     this.#pending = el("div", { className: "items pending" });
@@ -47,18 +57,24 @@ export class Transcript {
     this.#end = el("div", { className: "transcript-end" });
     this.#announcer = el("div", { className: "visually-hidden", role: "status" });
     this.#jump = el("button", { type: "button", className: "jump", hidden: true, onclick: () => this.toEnd() }, icon("down"), "Newest");
-    const column = el("div", { className: "measure" }, this.#earlier, this.#list, this.#stream.element, this.#activity, this.#pending, this.#end);
+    const column = el("div", { className: "measure" }, this.#earlier, this.#list, this.#stream.element, this.#activity, this.#pending, this.#afterwards, this.#end);
     this.scroller = el("div", { className: "transcript", tabIndex: 0, role: "region", "aria-label": "Messages" }, column);
     this.element = el("div", { className: "transcript-frame" }, this.scroller, this.#jump, this.#announcer);
     const options = { root: this.scroller, rootMargin: "0px 0px 48px 0px" };
     this.#endObserver = new IntersectionObserver((entries) => this.#noteEnd(entries.at(-1).isIntersecting), options);
     this.#endObserver.observe(this.#end);
+    const sizes = new ResizeObserver(() => this.#stick()); // an image has arrived, or the composer has grown
+    sizes.observe(column);
+    sizes.observe(this.scroller);
     this.scroller.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#addPage(), { root: this.scroller }).observe(this.#earlier);
   }
 
   /** Forget everything: another conversation follows. */
-  reset() {
+  reset(conversationId) {
+    const addressOf = (sha256) => this.#client.fileAddress(conversationId, sha256);
+    this.#given = { markdown: this.#markdown, addressOf, onEdit: this.#actions.edit };
+    this.showBranches(0);
     this.#shown.clear();
     this.#list.replaceChildren();
     this.#limit = PAGE;
@@ -69,7 +85,7 @@ export class Transcript {
     this.#announcer.textContent = "";
   }
 
-  /** Show a view, and the messages that are on their way: {messageId, text, isQueued}. Whether a text was delivered is
+  /** Show a view, and the messages that are on their way: {messageId, text, files, isQueued}. Whether a text was delivered is
    * said if `marksDeliveries`: where people only read it here, that says nothing. */
   show(view, pending, marksDeliveries) {
     this.element.classList.toggle("marks-deliveries", marksDeliveries);
@@ -78,8 +94,21 @@ export class Transcript {
     if (before?.items !== view.items || before?.turns !== view.turns) this.#showItems(before);
     this.#stream.show(view.streaming, view.speech);
     this.#showActivity(view);
+    this.#showAfterwards();
     this.#showPending(pending);
     this.#stick();
+  }
+
+  /** Say whether the conversation goes back, so that messages can be edited and answered again. */
+  set goesBack(goesBack) {
+    this.element.classList.toggle("goes-back", goesBack);
+  }
+
+  /** Offer the branches that were left; there are so many. */
+  showBranches(count) {
+    this.#branches.hidden = count === 0;
+    replaceChildren(this.#branches, icon("branch"), count === 1 ? "1 other branch" : `${count} other branches`);
+    this.#showAfterwards();
   }
 
   /** Scroll to the end, and stay there. */
@@ -115,7 +144,7 @@ export class Transcript {
   #elementOf(row) {
     const known = this.#shown.get(row.key);
     if (known?.row === row) return known.element;
-    const element = known ? renderAgain(row, this.#markdown, known.row, known.element) : render(row, this.#markdown);
+    const element = known ? renderAgain(row, this.#given, known.row, known.element) : render(row, this.#given);
     if (known && element !== known.element) replace(known.element, element);
     this.#shown.set(row.key, { row, element });
     return element;
@@ -138,6 +167,13 @@ export class Transcript {
 
   // --- what happens now
 
+  /** What can be asked for at rest. A turn that failed has a panel of its own, by which it is tried again. */
+  #showAfterwards() {
+    const rests = this.#view?.known && this.#view.state.type === "idle";
+    this.#regenerate.hidden = !rests || newestTurn(this.#view) === 0;
+    this.#afterwards.hidden = !rests || (this.#regenerate.hidden && this.#branches.hidden);
+  }
+
   #showActivity(view) {
     const { type, data } = view.state;
     const isSpeaking = view.speech !== null && view.speech.request === data.request;
@@ -158,12 +194,12 @@ export class Transcript {
     replaceChildren(this.#pending, pending.map((one) => this.#pendingMessage(one)));
   }
 
-  #pendingMessage({ messageId, text, isQueued }) {
-    const withdraw = el("button", { type: "button", className: "link-button", onclick: () => this.#onWithdraw(messageId) }, "Withdraw");
+  #pendingMessage({ messageId, text, files, isQueued }) {
+    const withdraw = el("button", { type: "button", className: "link-button", onclick: () => this.#actions.withdraw(messageId) }, "Withdraw");
     const note = isQueued
       ? el("p", { className: "mark" }, icon("clock"), "Waits for the next turn", withdraw)
       : el("p", { className: "mark" }, "Sending…");
-    return userMessage({ text }, note);
+    return userMessage({ text, files }, {}, note);
   }
 
   // --- scrolling

@@ -19,7 +19,7 @@
 //
 //   message   role "user" or "assistant", text, files, messageId, origin, delivery
 //   thought   text
-//   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress
+//   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress, files
 //   left_out  text: what the turn goes on without, and why; it is not in the transcript, so a snapshot does not have it
 //   delivery  text, relayed, delivery: a text that the user receives and that is no message of its own
 //
@@ -76,6 +76,18 @@ export function isBusy(view) {
 /** Return the view of a conversation that was deleted meanwhile: nothing happens in it, and nobody is asked any more. */
 export function afterDeletion(view) {
   return { ...view, state: { type: "closed", data: { turn: view.state.data.turn } }, streaming: null, speech: null };
+}
+
+/** Return the newest turn that is shown, or 0. */
+export function newestTurn(view) {
+  return view.items.at(-1)?.turn ?? 0;
+}
+
+/** Return whether the conversation may have branches that were left: turns are numbered through all of them, so some of
+ * the numbers are missing. */
+export function mayHaveBranches(view) {
+  const shown = new Set(view.items.map((item) => item.turn).filter((turn) => turn > 0));
+  return shown.size < view.state.data.turn;
 }
 
 /** Return whether people are told which texts were delivered: where they go out through channels, or where not all texts
@@ -171,13 +183,13 @@ function callItem(call, turn) {
   return {
     kind: "tool", key: `tool:${call.call_id}`, turn, callId: call.call_id, name: call.name, arguments: call.arguments ?? {},
     rawArguments: call.raw_arguments ?? null, status: "waiting", result: null, error: null,
-    speaks: (call.acts ?? []).includes("speech"), progress: "",
+    speaks: (call.acts ?? []).includes("speech"), progress: "", files: [],
   };
 }
 
-function resultOf({ tool_call_id: callId, text = "", error = false, stopped = null }) {
+function resultOf({ tool_call_id: callId, text = "", error = false, stopped = null, files = [] }) {
   const status = stopped ?? (error ? "failed" : "completed");
-  return { kind: "result", callId, status, result: error ? null : text, error: error ? text : null };
+  return { kind: "result", callId, status, result: error ? null : text, error: error ? text : null, files };
 }
 
 /** The items with each result put into the call that it belongs to. A result without a call is left out. */
@@ -187,8 +199,8 @@ function withResults(items) {
     .filter((item) => item.kind !== "result")
     .map((item) => {
       if (item.kind !== "tool" || !results.has(item.callId)) return item;
-      const { status, result, error } = results.get(item.callId);
-      return { ...item, status, result, error };
+      const { status, result, error, files } = results.get(item.callId);
+      return { ...item, status, result, error, files };
     });
 }
 
@@ -258,10 +270,11 @@ function addThought(view, { text, turn }, id) {
 
 function showTool(view, data) {
   const shown = callItem(data, data.turn);
-  const item = { ...shown, status: data.status, result: data.result ?? null, error: data.error ?? null, speaks: data.speaks };
+  const { status, result = null, error = null, speaks, files = [] } = data;
+  const item = { ...shown, status, result, error, speaks, files };
   const index = view.items.findLastIndex((one) => one.key === item.key);
   if (index < 0) return { ...view, items: [...view.items, item] };
-  const progress = item.status === "running" ? view.items[index].progress : "";
+  const progress = status === "running" ? view.items[index].progress : "";
   return { ...view, items: view.items.with(index, { ...item, progress }) };
 }
 

@@ -19,6 +19,13 @@ export function count(value) {
   return number.format(value);
 }
 
+/** Return the size of a file: "17 bytes", "120 kB", "2.4 MB". */
+export function bytes(size) {
+  if (size < 1000) return `${size} bytes`;
+  const [value, unit] = size < 999_500 ? [size / 1000, "kB"] : [size / 1_000_000, "MB"];
+  return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${unit}`;
+}
+
 /** Return what something has cost: tokens, and money where the price is known. Empty if nothing is known. */
 export function usageText(usage) {
   if (!usage) return "";

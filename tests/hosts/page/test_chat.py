@@ -48,12 +48,6 @@ window.setHidden = (hidden) => { isHidden = hidden; document.dispatchEvent(new E
 """
 """Lets a test hide the tab: a browser without windows never does."""
 
-PIXEL = (
-    "data:image/png;base64,"
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-"""An image of one pixel."""
-
 released = threading.Event()
 
 
@@ -160,22 +154,6 @@ async def test_a_hidden_tab_holds_no_connection_and_misses_nothing(chat: ChatPag
     model.answer("One, two, three.")
     await expect(chat.answers.locator(".text")).to_have_text(["One, two, three."])
     await expect(chat.own).to_have_count(1)
-
-
-@pytest.mark.slow
-async def test_a_file_is_named_and_one_of_another_server_is_a_link(chat: ChatPage, model: PacedLlm) -> None:
-    """A file that is stored is named; one of another server is not loaded, but linked to."""
-    with chat.server.client() as client:
-        conversation_id = client.post("/conversations", json={"title": "Images"}).json()["id"]
-        body = {"text": "Look", "files": [PIXEL, "https://example.org/cat.png"]}
-        client.post(f"/conversations/{conversation_id}/messages", json=body).raise_for_status()
-    model.answer("Seen.")
-
-    await chat.open(conversation_id)
-
-    await expect(chat.own).to_contain_text(["File 1"])
-    await expect(chat.own.get_by_role("link", name="File 2")).to_have_attribute("href", "https://example.org/cat.png")
-    await expect(chat.answers).to_contain_text(["Seen."])
 
 
 @pytest.mark.slow

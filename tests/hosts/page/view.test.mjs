@@ -206,6 +206,14 @@ test("a history that was given is shown with its calls and their results", () =>
   assert.deepEqual([tool(view).status, tool(view).result], ["completed", "At Nobu."]);
 });
 
+test("files of messages and of results are named, as it happens and for whoever comes later", () => {
+  for (const watcher of [0, 1]) {
+    const view = lastOf(recordings.files, watcher);
+    assert.deepEqual(view.items[0].files.map((file) => file.media_type), ["image/png", "application/pdf"]);
+    assert.deepEqual(tool(view).files.map((file) => file.name), ["table.png"]);
+  }
+});
+
 test("an update of a type that is not known changes nothing but the id that was seen", () => {
   const view = apply(lastOf(recordings.failed), { type: "later", id: "999.1", data: {} });
   assert.equal(view.lastId, "999.1");

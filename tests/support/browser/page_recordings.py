@@ -13,11 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from turnwise import Engine, ToolContext, ToolError, presets, tool
+from turnwise import Engine, File, ToolContext, ToolError, presets, tool
 from turnwise.effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.engine.conversation import Conversation
 from turnwise.states.policy import Policy, Retry
 from turnwise.testing import RecordingChannel, call, calls, failure, reply
+
+from ..pictures import PDF, PNG
 
 QUESTION = {
     "question": "Which time?",
@@ -59,6 +61,12 @@ async def find_table(party: int, context: ToolContext) -> str:
     if party > 4:
         raise ToolError("No table has so many seats.")
     return f"A table for {party} at Kikunoi."
+
+
+@tool(crash="pure")
+async def draw_table() -> list[object]:
+    """Draw the table."""
+    return ["The table.", File(PNG, name="table.png")]
 
 
 @tool(crash="pure")
@@ -113,7 +121,7 @@ async def recorded(
     folder: Path, name: str, model: Script, policy: Policy = PATIENT, messages: Sequence[dict[str, Any]] = ()
 ) -> AsyncIterator[tuple[Conversation, Recording]]:
     """Yield a new conversation with a recording of it, which is written into the folder at the end."""
-    tools = [find_table, wait_for_ever, "ask_user_question", "talk"]
+    tools = [find_table, draw_table, wait_for_ever, "ask_user_question", "talk"]
     async with Engine.open("sqlite://", model=model, tools=tools, channels=[RecordingChannel()]) as engine:
         conversation = await engine.create(policy=policy, messages=messages)
         recording = Recording(conversation)
@@ -136,6 +144,7 @@ async def record_all(folder: Path) -> None:
         _failed(folder),
         _given(folder),
         _edited(folder),
+        _files(folder),
     )
 
 
@@ -233,6 +242,11 @@ async def _edited(folder: Path) -> None:
         await recording.shown(0, lambda update: update["data"].get("name") == "wait_for_ever")
         await conversation.rewind("m3")
         await conversation.switch(2)
+
+
+async def _files(folder: Path) -> None:
+    async with recorded(folder, "files", Script(call("draw_table"), reply("There."))) as (conversation, _):
+        await conversation.send("Draw this", files=[PNG, File(PDF, name="menu.pdf")])
 
 
 async def _failed(folder: Path) -> None:
