@@ -104,6 +104,7 @@ from .engine.updates import ConversationOpenedUpdate as ConversationOpenedUpdate
 from .engine.updates import DeliveredUpdate as DeliveredUpdate
 from .engine.updates import DeliveryFailedUpdate as DeliveryFailedUpdate
 from .engine.updates import DeliveryUpdate as DeliveryUpdate
+from .engine.updates import HeardUpdate as HeardUpdate
 from .engine.updates import MessageUpdate as MessageUpdate
 from .engine.updates import OutputUpdate as OutputUpdate
 from .engine.updates import RewoundUpdate as RewoundUpdate

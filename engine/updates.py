@@ -119,7 +119,8 @@ class MessageUpdate(StoredUpdate):
     """A message entered the transcript: of a user, with the `message_id` under which it was sent, or of the model.
     `origin` is the agent that wrote it, if it was another one. `citations` are the sources that the model names. With
     `fallback` a text of the model reaches the user only if nothing is said by tool in the turn; if it does, an update
-    shows the delivery. With `stopped` it is what the model had written when a person stopped it."""
+    shows the delivery. With `stopped` it is what the model had written when a person stopped it, and `heard` is what of
+    it the user has heard, if that is known: to this the text is cut, if it begins so."""
 
     type: Annotated[Literal["message"], _OUTSIDE] = field(default="message", init=False)
     role: MessageRole
@@ -131,6 +132,7 @@ class MessageUpdate(StoredUpdate):
     citations: tuple[Citation, ...] = ()
     fallback: bool = False
     stopped: bool = False
+    heard: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,16 @@ class RewoundUpdate(StoredUpdate):
     goes on, in place of all that was shown; `turn` is the newest turn that it holds, or 0."""
 
     type: Annotated[Literal["rewound"], _OUTSIDE] = field(default="rewound", init=False)
+    turn: int
+    transcript: tuple[ShownMessage, ...]
+
+
+@dataclass(frozen=True)
+class HeardUpdate(StoredUpdate):
+    """The user has interrupted what was said in this `turn`. The `transcript` is what the turn holds now, cut to what
+    was heard, in place of what was shown of it."""
+
+    type: Annotated[Literal["heard"], _OUTSIDE] = field(default="heard", init=False)
     turn: int
     transcript: tuple[ShownMessage, ...]
 
@@ -303,6 +315,7 @@ class SnapshotUpdate(StoredUpdate):
 Update: TypeAlias = (
     SnapshotUpdate
     | RewoundUpdate
+    | HeardUpdate
     | StateChangeUpdate
     | MessageUpdate
     | ThoughtUpdate
@@ -471,18 +484,19 @@ class StepUpdates:
         now = self._view_of(after, transcript, policy)
         shown_state = replace(now, left_out=left_out) if (left_out := _left_out(entry, before, after)) else now
         change: list[_Shown] = [partial(StateChangeUpdate, state=shown_state)] if shown_state != was else []
+        cut = [] if transcript.cut_turn is None else [_cut(transcript, transcript.cut_turn, policy)]
         if transcript.branches is not None and (entering := _entering_elsewhere(entry)) is not None:
             shown = self._elsewhere(entry, messages, entering, transcript, policy, said)
             shown += [partial(StateChangeUpdate, state=shown_state)]
         elif entry.ended is None:
             self.ended = None
-            shown = [*said(messages), *_done(entry, messages, transcript, policy), *change]
+            shown = [*cut, *said(messages), *_done(entry, messages, transcript, policy), *change]
         else:
             turn = entry.ended.turn
             self.ended = ended_turn(entry.ended, transcript, policy)
             end = partial(TurnEndedUpdate.of, turn=self.ended)
             shown = [*said(m for m in messages if m.turn <= turn)]
-            shown += _done(entry, messages, transcript, policy)
+            shown += [*_done(entry, messages, transcript, policy), *cut]
             begun = list(said(m for m in messages if m.turn > turn))
             # If the next turn begins in the same step, the end of this one is shown before anything of the next.
             shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
@@ -529,6 +543,12 @@ def _entering_elsewhere(entry: LogEntry) -> int | None:
     return entering
 
 
+def _cut(transcript: Transcript, turn: int, policy: Policy) -> _Shown:
+    """What is shown of a turn that has ended, after the user told what they have heard of it."""
+    shown = tuple(_message_view(message, policy) for message in transcript.messages if message.turn == turn)
+    return partial(HeardUpdate, turn=turn, transcript=shown)
+
+
 def _falls_back(entry: LogEntry, before: State, context: Context) -> bool:
     """Whether the text of the model in this step reaches the user only if nothing is said by tool."""
     if isinstance(entry.event, LlmResponse | LlmStopped):
@@ -559,6 +579,7 @@ def _said(messages: Iterable[Message], *, policy: Policy, falls_back: bool) -> I
                 citations=message.citations,
                 fallback=falls_back and message.role == "assistant" and bool(message.turn) and not message.spoken,
                 stopped=message.stopped is not None,
+                heard=message.heard,
             )
 
 

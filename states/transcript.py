@@ -333,6 +333,8 @@ class Transcript:
     """What the user has heard of the turn under way."""
     cut_answers: dict[int, str] | None = None
     """What the user has heard of the answers that they interrupted, by the step of the answer, on all branches."""
+    cut_turn: int | None = None
+    """The turn of which the newest step cut what an earlier one has brought; None if it cut nothing."""
     _ended: int = 0
     """The newest turn that has ended."""
 
@@ -448,6 +450,7 @@ class Transcript:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
         event = entry.event
         self._heard.note(entry.seq, event)
+        self.cut_turn = None
         if type(event) in _NOTED:
             self._note_event(entry)
         brought: list[Message] = []
@@ -870,6 +873,8 @@ class Transcript:
     def _replace(self, place: int, brought: list[Message], **changes: Any) -> None:
         before = self.messages[place]
         self.messages[place] = after = before.replace(**changes)
+        if not any(one is before for one in brought):
+            self.cut_turn = after.turn
         if after.text != before.text:
             self.cut_answers = {**(self.cut_answers or {}), after.seq: after.text}
         brought[:] = [after if one is before else one for one in brought]

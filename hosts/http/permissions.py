@@ -19,7 +19,7 @@ from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...engine.requests import chosen_id, owned_id
 from ...engine.turns import Turn
-from ...engine.updates import RewoundUpdate, SnapshotUpdate, Update
+from ...engine.updates import HeardUpdate, RewoundUpdate, SnapshotUpdate, Update
 from ...persistence.errors import Damaged
 from ...persistence.summaries import LONGEST_ID
 from ...states.context import are_among
@@ -287,6 +287,6 @@ class Caller:
 
     def seen(self, update: Update) -> Update:
         """Return an update as the caller may read it."""
-        if not isinstance(update, SnapshotUpdate | RewoundUpdate) or self.may("log"):
+        if not isinstance(update, SnapshotUpdate | RewoundUpdate | HeardUpdate) or self.may("log"):
             return update
         return replace(update, transcript=tuple(one for one in update.transcript if self.may_read(one.role)))

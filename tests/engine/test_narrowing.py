@@ -75,9 +75,9 @@ UPDATES = """
 from typing import Literal, assert_never, assert_type
 
 from turnwise import (
-    Conversation, DeliveredUpdate, DeliveryFailedUpdate, DeliveryUpdate, MessageUpdate, OutputUpdate, RewoundUpdate,
-    SnapshotUpdate, StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate, TurnEndedUpdate,
-    Update, update_schema,
+    Conversation, DeliveredUpdate, DeliveryFailedUpdate, DeliveryUpdate, HeardUpdate, MessageUpdate, OutputUpdate,
+    RewoundUpdate, SnapshotUpdate, StateChangeUpdate, ThoughtUpdate, TokenUpdate, ToolProgressUpdate, ToolUpdate,
+    TurnEndedUpdate, Update, update_schema,
 )
 
 
@@ -118,7 +118,7 @@ def every_class(update: Update) -> object:
             return status
         case OutputUpdate(value=value):
             return value
-        case RewoundUpdate():
+        case RewoundUpdate() | HeardUpdate():
             return update.turn
         case DeliveredUpdate(key=key) | DeliveryFailedUpdate(key=key):
             return key

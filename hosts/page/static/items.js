@@ -3,6 +3,7 @@
 import { el, icon, iconButton } from "./dom.js";
 import { fileElements } from "./files.js";
 import { parseExactly, textFor } from "./exact_json.js";
+import { isSafe } from "./markdown.js";
 import { oneLine, usageDetails, usageText } from "./words.js";
 
 const ASKS = "ask_user_question";
@@ -40,8 +41,32 @@ function renderMessage(item, shown) {
   const body = el("div", { className: "text prose", dir: "auto" });
   shown.markdown.fill(body, item.text);
   const isFromBefore = item.turn === 0; // the history that the conversation began with was delivered elsewhere, if at all
-  const mark = item.delivery ? deliveryMark(item.delivery) : isFromBefore ? null : displayOnly();
-  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, fileElements(item.files, shown.addressOf), mark);
+  const mark = item.delivery ? deliveryMark(item.delivery) : isFromBefore || item.isStopped ? null : displayOnly();
+  return el(
+    "article", { className: "item assistant", "aria-label": "Assistant" },
+    body, fileElements(item.files, shown.addressOf), citationList(item.citations), mark, interruptionMark(item),
+  );
+}
+
+/** The sources that the model names, each once, as links where they have a safe address. */
+function citationList(citations) {
+  const sources = new Map(citations.map((one) => [one.url || one.title || one.quote, one]));
+  sources.delete(undefined);
+  if (!sources.size) return null;
+  return el("ol", { className: "citations", "aria-label": "Sources" }, [...sources.values()].map((one) => el("li", {}, citation(one))));
+}
+
+function citation({ url = "", title = "", quote = "" }) {
+  const name = oneLine(title || url || quote, 100);
+  const isLink = isSafe(url);
+  return isLink ? el("a", { href: url, target: "_blank", rel: "noopener noreferrer", title: quote || url }, name) : el("span", { title: quote }, name);
+}
+
+/** Say that an answer was stopped, or interrupted while it was spoken, and where. */
+function interruptionMark({ text, isStopped = false, heard }) {
+  if (!isStopped && heard === null) return null;
+  const where = heard === null ? "" : heard.trim() === text.trim() ? "; heard up to here" : `; heard: “${oneLine(heard, 80)}”`;
+  return el("p", { className: "mark stopped" }, icon("stop"), `${isStopped ? "Stopped" : "Interrupted"}${where}`);
 }
 
 /** Return the message of a user; also one that is on its way, which has a `note` below it, and whose files cannot be
@@ -81,7 +106,7 @@ function renderDelivery(item, { markdown }) {
   const body = el("div", { className: "text prose", dir: "auto" });
   markdown.fill(body, item.text);
   const label = item.relayed ? "Relayed to the user" : "Said to the user";
-  return el("article", { className: "item assistant delivery", "aria-label": label }, body, deliveryMark(item.delivery, item.relayed));
+  return el("article", { className: "item assistant delivery", "aria-label": label }, body, deliveryMark(item.delivery, item.relayed), interruptionMark(item));
 }
 
 function deliveryMark({ channels }, relayed = false) {

@@ -37,7 +37,8 @@ function elementOf({ tag, children = [], href, start, align, language }) {
   return element;
 }
 
-function isSafe(href) {
+/** Return whether a link may lead to an address that a model wrote. */
+export function isSafe(href) {
   try {
     return SCHEMES.has(new URL(href).protocol);
   } catch {

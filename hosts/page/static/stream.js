@@ -14,7 +14,7 @@ const FAILURES_BEFORE_SNAPSHOT = 4;
 
 /** The types of updates, each of which is an event of its own in the stream. */
 const UPDATE_TYPES = [
-  "snapshot", "rewound", "state_change", "message", "thought", "tool", "delivery", "turn_ended",
+  "snapshot", "rewound", "heard", "state_change", "message", "thought", "tool", "delivery", "turn_ended",
   "token", "output", "tool_progress", "delivered", "delivery_failed",
 ];
 

@@ -17,11 +17,13 @@
 //
 // Each item has a `kind`, a `key` that no other item of the view has, and its `turn`:
 //
-//   message   role "user" or "assistant", text, files, messageId, origin, delivery
+//   message   role "user" or "assistant", text, files, citations, messageId, origin, delivery, isStopped, heard
 //   thought   text
 //   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress, files
 //   left_out  text: what the turn goes on without, and why; it is not in the transcript, so a snapshot does not have it
-//   delivery  text, relayed, delivery: a text that the user receives and that is no message of its own
+//   delivery  text, relayed, delivery, heard: a text that the user receives and that is no message of its own
+//
+// `heard` is null, or what the user has heard of a text that they interrupted, to which it is cut if it begins so.
 //
 // `delivery` is null for a text that is shown here only, else {ordinal, channels}, where `channels` tells by the name of
 // each channel whether it has taken the text: {taken: true} or {taken: false, sentence}.
@@ -143,6 +145,15 @@ function rewind(view, { transcript }, id, textIsThought) {
   return { ...view, items, streaming: null, speech: null, turns };
 }
 
+/** The user has told what they have heard of a turn: what it holds now takes the place of what was shown of it. */
+function cut(view, { turn, transcript }, id, textIsThought) {
+  const items = itemsOfTranscript(transcript, id, { type: "idle" }, textIsThought);
+  const first = view.items.findIndex((item) => item.turn === turn);
+  if (first < 0) return view;
+  const [before, behind] = [view.items.slice(0, first), view.items.slice(first).filter((item) => item.turn !== turn)];
+  return { ...view, items: [...before, ...items, ...behind] };
+}
+
 /** The items of all messages. `name` tells their keys from those of other transcripts. */
 function itemsOfTranscript(transcript, name, state, textIsThought) {
   const items = transcript.flatMap((message, index) => itemsOf(message, `${name}:${index}`, textIsThought && message.turn > 0));
@@ -151,8 +162,8 @@ function itemsOfTranscript(transcript, name, state, textIsThought) {
 
 /** The items of one message; results are joined with their calls afterwards. */
 function itemsOf(message, key, isThought) {
-  const { role, text = "", turn = 0, deliveries = [] } = message;
-  if (role === "tool") return [resultOf(message), ...deliveries.map((one, n) => delivered(`${key}:${n}`, turn, one))];
+  const { role, text = "", turn = 0, deliveries = [], heard = null } = message;
+  if (role === "tool") return [resultOf(message), ...deliveries.map((one, n) => delivered(`${key}:${n}`, turn, one, n === deliveries.length - 1 ? heard : null))];
   if (role !== "user" && role !== "assistant") return [];
   const items = message.thinking ? [{ kind: "thought", key: `${key}:thinking`, turn, text: message.thinking }] : [];
   const isOwn = role === "assistant" && deliveries.includes(text);
@@ -167,12 +178,13 @@ function itemsOf(message, key, isThought) {
   return items;
 }
 
-function messageItem(key, { role, text = "", turn = 0, files = [], message_id: messageId = "", origin = "" }) {
-  return { kind: "message", key, turn, role, text, files, messageId, origin, delivery: null };
+function messageItem(key, { role, text = "", turn = 0, files = [], citations = [], message_id: messageId = "", origin = "", stopped, heard = null }) {
+  const isStopped = Boolean(stopped);
+  return { kind: "message", key, turn, role, text, files, citations, messageId, origin, delivery: null, isStopped, heard };
 }
 
-function delivered(key, turn, text) {
-  return { kind: "delivery", key: `delivery:${key}`, turn, text, relayed: false, delivery: unnumbered() };
+function delivered(key, turn, text, heard = null) {
+  return { kind: "delivery", key: `delivery:${key}`, turn, text, relayed: false, delivery: unnumbered(), heard };
 }
 
 function unnumbered() {
@@ -231,6 +243,7 @@ function numbered(items) {
 
 const HANDLERS = {
   rewound: rewind,
+  heard: cut,
   state_change: changeState,
   message: addMessage,
   thought: addThought,
@@ -292,7 +305,7 @@ function addDelivery(before, { text, turn, ordinal, relayed = false }, id) {
     (one) => one.kind === "message" && one.role === "assistant" && one.turn === turn && one.text === text && !one.delivery,
   );
   if (index >= 0) return { ...view, items: view.items.with(index, { ...view.items[index], delivery }) };
-  return { ...view, items: [...view.items, { kind: "delivery", key: `delivery:${id}`, turn, text, relayed, delivery }] };
+  return { ...view, items: [...view.items, { kind: "delivery", key: `delivery:${id}`, turn, text, relayed, delivery, heard: null }] };
 }
 
 /** What is still to be said behind this text; nothing if something else was said. */

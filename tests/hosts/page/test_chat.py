@@ -12,11 +12,14 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from turnwise import Engine, ToolContext, ToolError, presets, tool
+from turnwise.effects.model.port import ModelAnswer
+from turnwise.states import Citation
+from turnwise.states.policy import Retry
 from turnwise.states.values.messages import Usage
-from turnwise.testing import RecordingChannel, call, reply
+from turnwise.testing import RecordingChannel, call, failure, reply
 
 from ...support.browser.chat_page import ChatPage
-from ...support.browser.tabs import Faults
+from ...support.browser.tabs import Faults, Tabs
 from ...support.http.live_server import LiveServer, serving
 from ...support.http.paced_model import PacedLlm
 
@@ -261,8 +264,9 @@ async def test_a_message_during_a_turn_waits_and_can_be_withdrawn(chat: ChatPage
 
 
 @pytest.mark.slow
-async def test_a_turn_is_stopped(chat: ChatPage, model: PacedLlm) -> None:
-    """Stop ends the turn under way; what was streamed goes away, and the conversation goes on."""
+async def test_a_turn_is_stopped(chat: ChatPage, model: PacedLlm, tabs: Tabs) -> None:
+    """Stop ends the turn under way; what was streamed stays and is marked, also for whoever comes later, and the
+    conversation goes on."""
     await chat.open()
     await chat.send("Count to a million")
     model.show("1, 2, 3")
@@ -270,11 +274,83 @@ async def test_a_turn_is_stopped(chat: ChatPage, model: PacedLlm) -> None:
 
     await chat.button("Stop").click()
 
-    await expect(chat.messages.get_by_label("End of turn 1")).to_contain_text("Stopped; the conversation goes on.")
     await expect(chat.button("Stop")).to_be_hidden()
+    later = ChatPage(await tabs.open(chat.page.context), chat.server)
+    await later.page.goto(chat.page.url)
+    for tab in (chat, later):
+        await expect(tab.answers).to_have_text(["1, 2, 3Stopped"])
+        await expect(tab.writing).to_be_hidden()
+        await expect(tab.messages.get_by_text("Stopped; the conversation goes on.")).to_be_hidden()  # the mark says it
     await chat.send("Never mind")
     model.answer("All right.")
     await expect(chat.answers.last).to_contain_text("All right.")
+
+
+@pytest.mark.slow
+async def test_what_was_not_heard_is_cut(chat: ChatPage, model: PacedLlm, tabs: Tabs) -> None:
+    """A program that speaks the answer tells what the user has heard: the rest goes away where it was shown, and the
+    place is marked, behind the end of the turn too. Other turns stay."""
+    await chat.open()
+    await chat.send("The weather?")
+    model.answer("It is *sunny*. Tomorrow it rains.")
+    await expect(chat.answers).to_contain_text(["Tomorrow it rains."])
+    conversation_id = chat.page.url.partition("#/c/")[2]
+
+    with chat.server.client() as client:
+        client.post(f"/conversations/{conversation_id}/cancel", json={"heard": "it is sunny"}).raise_for_status()
+
+    later = ChatPage(await tabs.open(chat.page.context), chat.server)
+    await later.page.goto(chat.page.url)
+    for tab in (chat, later):
+        await expect(tab.answers.locator(".text")).to_have_text(["It is sunny."])
+        await expect(tab.answers.locator("em")).to_have_text("sunny")
+        await expect(tab.answers).to_contain_text(["Interrupted; heard up to here"])
+        await expect(tab.own).to_have_text(["The weather?"])
+
+
+@pytest.mark.slow
+async def test_sources_are_links_unless_their_addresses_could_run(chat: ChatPage, model: PacedLlm) -> None:
+    """The sources of an answer stand below it, each once. An address that a browser would run is none."""
+    addresses = ["https://example.org/oslo", "javascript:document.title='run'", "data:text/html,x", "/page/app.js", ""]
+    sources = [Citation(url=address, title=f"Source {n} {MARKUP}") for n, address in enumerate(addresses)]
+    await chat.open()
+    await chat.send("The weather?")
+    model.answer(ModelAnswer(content="It rains.", citations=(*sources, sources[0])))
+
+    listed = chat.answers.get_by_role("list", name="Sources").get_by_role("listitem")
+    for _ in range(2):
+        await expect(listed).to_have_count(5)
+        await expect(listed.get_by_role("link")).to_have_count(1)
+        await expect(listed.get_by_role("link")).to_have_attribute("href", "https://example.org/oslo")
+        await expect(listed.first).to_contain_text("Source 0 <img")
+        await expect(chat.messages.locator("img, script, b")).to_have_count(0)
+        await chat.page.reload()
+    await expect(chat.page).not_to_have_title("run")
+
+
+@pytest.mark.slow
+async def test_what_a_tool_says_is_shown_once(page: Page, model: PacedLlm, tmp_path: Path) -> None:
+    """While a model writes what a tool is to say it can be read, and the delivery takes its place; if the request
+    fails, it goes away."""
+    policy = presets.talk().replace(retry=Retry(base=0))
+    with serving(Engine.open(tmp_path / "talk.db", model=model, tools=["talk"], policy=policy)) as server:
+        chat = ChatPage(page, server)
+        await chat.open()
+        await chat.send("When does my train leave?")
+        model.show("At eight", speech=True)
+        await expect(chat.writing).to_contain_text("At eight")
+        model.answer(failure("server_error"))
+        await expect(chat.writing).to_be_hidden()
+        model.show("At nine, ", speech=True)
+        model.show("from platform 2.", speech=True)
+        await expect(chat.writing.locator(".speech")).to_have_text("At nine, from platform 2.")
+        model.answer(call("talk", message="At nine, from platform 2."))
+        said = chat.messages.get_by_role("article", name="Said to the user")
+        await expect(said.locator(".text")).to_have_text(["At nine, from platform 2."])
+        await expect(chat.writing).to_be_hidden()
+        model.answer(reply("All said."))
+        await expect(chat.state).to_have_text("Ready")
+        await expect(said).to_have_count(1)
 
 
 @pytest.mark.slow

@@ -206,6 +206,17 @@ test("a history that was given is shown with its calls and their results", () =>
   assert.deepEqual([tool(view).status, tool(view).result], ["completed", "At Nobu."]);
 });
 
+test("a stopped answer stays, and what was not heard goes away, also behind the end of its turn", () => {
+  const seen = viewsOf(recordings.stopped);
+  const view = seen.at(-1);
+  const said = view.items.filter((item) => item.role === "assistant" || item.kind === "delivery");
+  assert.deepEqual(said.map((item) => [item.text, item.isStopped ?? false, item.heard]), [
+    ["One, two, ", true, null], ["Three.", false, "Three."], ["Five.", false, "Five."],
+    ["Seven. Eight.", false, null], ["Nine.", true, "Nine."],
+  ]);
+  assert.ok(seen.some(({ items }) => items.some((item) => item.text === "Three. Four." && item.citations[0].title === "A page")));
+});
+
 test("files of messages and of results are named, as it happens and for whoever comes later", () => {
   for (const watcher of [0, 1]) {
     const view = lastOf(recordings.files, watcher);

@@ -16,6 +16,7 @@ from typing import Any
 from turnwise import Engine, File, ToolContext, ToolError, presets, tool
 from turnwise.effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.engine.conversation import Conversation
+from turnwise.states import Citation
 from turnwise.states.policy import Policy, Retry
 from turnwise.testing import RecordingChannel, call, calls, failure, reply
 
@@ -145,6 +146,7 @@ async def record_all(folder: Path) -> None:
         _given(folder),
         _edited(folder),
         _files(folder),
+        _stopped(folder),
     )
 
 
@@ -247,6 +249,28 @@ async def _edited(folder: Path) -> None:
 async def _files(folder: Path) -> None:
     async with recorded(folder, "files", Script(call("draw_table"), reply("There."))) as (conversation, _):
         await conversation.send("Draw this", files=[PNG, File(PDF, name="menu.pdf")])
+
+
+async def _stopped(folder: Path) -> None:
+    """An answer is stopped, and two that are spoken are interrupted, one of them behind the end of its turn."""
+    source = Citation(url="https://example.org/", title="A page")
+    model = Script(
+        "One, two, ", asyncio.Event(),
+        ModelAnswer(content="Three. Four.", citations=(source,)),
+        call("talk", message="Five. Six."), reply("Seven. Eight."),
+        "Nine. Ten.", asyncio.Event(),
+    )  # fmt: skip
+    async with recorded(folder, "stopped", model) as (conversation, recording):
+        await conversation.send("Count", wait=False)
+        await recording.shown(0, lambda update: update["data"].get("text") == "One, two, ")
+        await conversation.cancel()
+        await conversation.send("On")
+        await conversation.cancel(heard="three")
+        await conversation.send("Talk")
+        await conversation.send("And?", when_busy="interrupt", heard="five", wait=False)
+        await recording.shown(0, lambda update: update["data"].get("text") == "Nine. Ten.")
+        await recording.watch()
+        await conversation.cancel(heard="nine")
 
 
 async def _failed(folder: Path) -> None:

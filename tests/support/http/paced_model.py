@@ -27,9 +27,9 @@ class PacedLlm:
         self._pieces: deque[Token | ModelAnswer | LlmFailure] = deque()
         self._wakes: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
-    def show(self, text: str, *, thinking: bool = False) -> None:
-        """Show the next piece of the answer."""
-        self._put(Token(text, "thinking" if thinking else "text"))
+    def show(self, text: str, *, thinking: bool = False, speech: bool = False) -> None:
+        """Show the next piece of the answer: of its text, of its thinking, or of what a tool is to say."""
+        self._put(Token(text, "thinking" if thinking else "speech" if speech else "text"))
 
     def answer(self, answer: ModelAnswer | LlmFailure | str) -> None:
         """End the request with this answer or failure. A text that was not shown before is not shown."""
