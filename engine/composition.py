@@ -263,7 +263,7 @@ class EngineMemory:
         if not isinstance(dialogue, Recent) or not self.store.is_searchable:
             return ()
         scope = scope_of(context, await context.transcript())
-        return await self._dialogue.look_up(scope, dialogue.seconds, context.redact)
+        return await self._dialogue.look_up(scope, dialogue.seconds, context)
 
     async def stop(self) -> None:
         """Stop what runs in the background."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,7 @@ from ...states.effects import RecallMemory
 from ...states.events import MemoryRecalled, RecentText
 from ...states.transcript import Transcript
 from ...states.values.acts import FoundText, MemoryScope
-from ...states.values.messages import Usage, escape_tags
+from ...states.values.messages import Heard, Usage, escape_tags
 from ...states.values.value import encodable
 from ..clock import Clock
 from ..context import EffectContext, Redact, unchanged
@@ -133,7 +134,7 @@ class RecallPerformer:
     async def _recent(self, effect: RecallMemory, context: EffectContext, turn: _Turn) -> tuple[RecentText, ...]:
         if effect.recent is None or not turn.has_past:
             return ()
-        return await self._dialogue.look_up(turn.scope, effect.recent, context.redact, turn.left_out)
+        return await self._dialogue.look_up(turn.scope, effect.recent, context, turn.left_out)
 
     # --- documents
 
@@ -203,21 +204,58 @@ class RecentDialogue:
         self._clock = clock
 
     async def look_up(
-        self, scope: MemoryScope, seconds: float, redact: Redact = unchanged, left_out: LeftOut | None = None
+        self, scope: MemoryScope, seconds: float, context: EffectContext, left_out: LeftOut | None = None
     ) -> tuple[RecentText, ...]:
-        """Return the texts that are at most this old, oldest first, after `redact`; none if they cannot be looked
-        up, which is then added to `left_out`."""
+        """Return the texts that are at most this old, oldest first, without secrets if the policy of `context` asks for
+        that; none if they cannot be looked up, which is then added to `left_out`. What the user has interrupted in this
+        conversation ends where they stopped listening."""
         now = self._clock.now()
         look_up = self._memory.recent(scope, _earlier(now, seconds))
         found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up), left_out)
+        heard = await _heard_of(found, context)
         dated = [
-            DatedText(one.at, RecentText(role=one.role, text=one.text))
+            DatedText(one.at, RecentText(role=one.role, text=text))
             for one in found
-            if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
+            for text in [heard.get((one.turn, one.text), one.text) if _is_own(one, context) else one.text]
+            if one.turn and text.strip()  # nobody knows when a message of a given history was said
         ]
-        texts = recent_texts(dated, now, seconds)
+        texts, redact = recent_texts(dated, now, seconds), context.redact
         characters = 0 if redact is unchanged else sum(len(text.text) for text in texts)
         return await in_thread_if_long(characters, lambda: _newest(texts, redact))
+
+
+def _is_own(found: FoundText, context: EffectContext) -> bool:
+    return found.role == "assistant" and found.conversation_id == context.conversation_id
+
+
+async def _heard_of(found: Iterable[FoundText], context: EffectContext) -> Mapping[tuple[int, str], str]:
+    """What the user has heard of those of these texts that they interrupted, by the turn and the whole text."""
+    turns = [one.turn for one in found if _is_own(one, context)]
+    return {} if not turns else _heard_since(min(turns), await context.transcript())
+
+
+def _heard_since(turn: int, transcript: Transcript) -> Mapping[tuple[int, str], str]:
+    """What the user has heard of the texts of these turns that they interrupted. `Pure.`"""
+    heard: dict[tuple[int, str], str] = {}
+    for message in reversed(transcript.messages):
+        if message.turn < turn:
+            break
+        if message.heard is None:
+            continue
+        if message.role == "assistant":
+            heard[message.turn, transcript.words(Heard(seq=message.seq))] = message.text
+            continue
+        left = list(message.deliveries)
+        for text in _speeches(transcript, message.seq):
+            heard[message.turn, text] = left.pop(0) if left and text.startswith(left[0]) else ""
+    return heard
+
+
+def _speeches(transcript: Transcript, seq: int) -> Iterator[str]:
+    """The texts that the acts of a result brought in this step."""
+    with suppress(LookupError):
+        for index in count(1):
+            yield transcript.words(Heard(seq=seq, index=index))
 
 
 def _newest(texts: tuple[RecentText, ...], redact: Redact) -> tuple[RecentText, ...]:

@@ -12,7 +12,7 @@ from turnwise import Conversation, Engine, Policy, Recent, presets
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.engine.turns import Turn
 from turnwise.states import Usage
-from turnwise.testing import RecordingChannel, ScriptedLlm
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 
 class StreamingLlm:
@@ -24,13 +24,13 @@ class StreamingLlm:
         self.has_shown = asyncio.Event()
         self.has_ended = asyncio.Event()
         self._tokens = tokens
-        self._answers = [*answers]
+        self.answers = [*answers]
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Show the tokens, or answer."""
         self.requests.append(request)
         if len(self.requests) > 1:
-            return ModelAnswer(self._answers.pop(0))
+            return ModelAnswer(self.answers.pop(0))
         for token in self._tokens:
             show(token if isinstance(token, Token) else Token(token))
         self.has_shown.set()
@@ -94,6 +94,47 @@ async def test_the_next_request_shows_it_under_all_rules(database: Path, policy:
     said = [(one["role"], str(one["content"])) for one in llm.requests[-1].messages if one["role"] != "system"]
     assert said[:2] == [("user", "Hi"), ("assistant", "A table ")]
     assert said[2][0] == "user" and "For three" in said[2][1]
+
+
+@pytest.mark.parametrize("heard", ["A table", "", "Something else"])
+async def test_the_dialogue_of_the_last_minutes_has_what_was_heard(database: Path, heard: str) -> None:
+    """P8: of an answer that was stopped, of one that was complete, and of what a tool has said. What nobody said cuts
+    nothing."""
+    llm = StreamingLlm("A table for")
+    rules = Policy(dialogue=Recent(), text="reply", nudges=0)
+    wanted = {"A table": "A table", "": "", "Something else": None}[heard]
+
+    async def dialogue(conversation: Conversation) -> list[str]:
+        await conversation.send("And?")
+        roles = [str(one["content"]) for one in llm.requests[-1].messages if one["role"] == "assistant"]
+        return roles
+
+    async with Engine.open(database, model=llm) as engine:
+        conversation = await engine.create(policy=rules)
+        await stopped(conversation, llm)
+        await conversation.cancel(heard=heard)
+        llm.answers += ["A table for two."]
+        first = await dialogue(conversation)
+        await conversation.cancel(heard=heard)
+        llm.answers += ["Yes."]
+        second = await dialogue(conversation)
+
+    assert first == [text for text in ["A table for" if wanted is None else wanted] if text]
+    assert second == first + [text for text in ["A table for two." if wanted is None else wanted] if text]
+
+
+async def test_what_a_tool_has_said_is_heard_in_part(database: Path) -> None:
+    """P8: the first of two speeches, and half of the second."""
+    said = [calls(call("talk", message="It rains."), call("talk", message="It snows, too.")), reply("")]
+    model = ScriptedLlm([*said, reply("")])
+    async with Engine.open(database, model=model, tools=["talk"]) as engine:
+        conversation = await engine.create(policy=presets.talk().replace(dialogue=Recent()))
+        await conversation.send("Weather?")
+        await conversation.cancel(heard="It rains. It snows")
+        await conversation.send("And?")
+
+    told = [str(one["content"]) for one in model.requests[-1].messages if one["role"] == "assistant"]
+    assert told == ["It rains.\n\nIt snows,"]
 
 
 async def test_what_it_has_cost_is_estimated(database: Path) -> None:
