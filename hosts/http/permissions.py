@@ -231,12 +231,6 @@ class Caller:
         self.require("profile")
         await conversation.transfer_to(profile, request_id=request_id)
 
-    async def set_policy(self, conversation: Conversation, policy: Policy) -> None:
-        """Give a conversation a policy that differs in the parameters of its models alone. Raises what
-        `Conversation.set_policy` raises."""
-        self.require("settings")
-        await conversation.set_policy(policy)
-
     async def fork(self, conversation: Conversation, at: int | None, request_id: str | None = None) -> Conversation:
         """Copy a conversation. A caller who may not change all of its rules gets a copy with those that it has now, and
         not with those of an earlier step. Raises what `Conversation.fork` raises."""

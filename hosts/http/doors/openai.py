@@ -39,10 +39,11 @@ from ....persistence.summaries import LONGEST_ID
 from ....states.errors import TurnwiseError
 from ....states.events import DoubtResolved, Resolution, ToolApproval, UserCancel, UserQuestionResponse
 from ....states.openai_files import AttachedFile, attached_file
-from ....states.policy import DEFAULT_SETTINGS, Profile
+from ....states.policy import ModelSettings
 from ....states.values.acts import MARK
 from ....states.values.messages import Usage
 from ....states.values.output import OutputSchema
+from ....states.values.value import shortened
 from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost
 from ..permissions import Act, Caller
 from ..problems import MEDIA_TYPE, Problem, http_problem, problem_of
@@ -54,7 +55,6 @@ from .turns import (
     RequestedTurn,
     Said,
     Stamp,
-    awaited_by,
     given_file,
     opened,
     request_turn,
@@ -194,6 +194,11 @@ class CompletionBody(Body):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     seed: int | None = None
     reasoning_effort: Annotated[str, Field(min_length=1)] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    stop: Any = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     # The answer has this form.
     response_format: ResponseFormat | None = None
@@ -201,12 +206,8 @@ class CompletionBody(Body):
     # Refused, unless they have their neutral value.
     n: int | None = None
     tools: list[Any] | None = None
-    tool_choice: Any = None
     functions: list[Any] | None = None
     function_call: Any = None
-    stop: Any = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
     logit_bias: dict[str, Any] | None = None
     modalities: list[str] | None = None
     audio: Any = None
@@ -219,35 +220,62 @@ class CompletionBody(Body):
     user: str | None = None
     store: bool | None = None
     service_tier: str | None = None
-    parallel_tool_calls: bool | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     prediction: Any = None
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The parameters with which the model is asked, under the names of `ModelSettings`; only those given."""
+    def settings(self) -> ModelSettings | None:
+        """The parameters with which the model is asked in the turn of this message; None if there are none. Those that
+        ask for nothing are left to the rules of the conversation. Raises `OpenAiRefusal`."""
         most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        if self.top_logprobs and not self.logprobs:
+            raise OpenAiRefusal("invalid_input", "top_logprobs are told together with logprobs only.", "top_logprobs")
         given = {
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": most,
             "seed": self.seed,
             "reasoning_effort": self.reasoning_effort,
+            "tool_choice": _tool_choice(self.tool_choice),
+            "parallel_tool_calls": False if self.parallel_tool_calls is False else None,
+            "stop": _stop(self.stop),
+            "logprobs": self.logprobs or None,
+            "top_logprobs": self.top_logprobs or None,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        settings = {name: value for name, value in given.items() if value is not None}
+        return ModelSettings.model_validate(settings) if settings else None
+
+
+def _tool_choice(given: object) -> str | None:
+    """What is said of the tools of the server: whether they may be called, or the name of the one that must be."""
+    match given:
+        case None | "auto":
+            return None
+        case "none" | "required":
+            return given
+        case {"type": "function", "function": {"name": str(name)}} if name:
+            return name
+        case _:
+            sentence = (
+                "The parameter tool_choice is not supported with this value: it is auto, none, required or a tool."
+            )
+            raise OpenAiRefusal("unsupported_parameter", sentence, "tool_choice")
+
+
+def _stop(given: object) -> tuple[str, ...] | None:
+    texts = [given] if isinstance(given, str) else [] if given is None else given
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise OpenAiRefusal("invalid_input", "stop is a text or a list of texts, none of which is empty.", "stop")
+    return tuple(texts) or None
 
 
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
     "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "stop": ([],),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "logit_bias": ({},),
     "modalities": (["text"],),
     "audio": (),
@@ -258,7 +286,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """The values under which a parameter that cannot be carried out asks for nothing."""
 
-_TOOLS = ("tools", "tool_choice", "functions", "function_call")
+_TOOLS = ("tools", "functions", "function_call")
 
 
 def check_supported(body: CompletionBody) -> None:
@@ -315,11 +343,11 @@ class AnswerMessage(BaseModel):
 
 
 class Choice(BaseModel):
-    """The one answer."""
+    """The one answer. `logprobs`, if they were asked for, are those of all that the model wrote in the turn."""
 
     index: Literal[0] = 0
     message: AnswerMessage
-    logprobs: None = None
+    logprobs: dict[str, Any] | None = None
     finish_reason: _FinishReason
 
 
@@ -347,7 +375,7 @@ class ChunkChoice(BaseModel):
 
     index: Literal[0] = 0
     delta: Delta
-    logprobs: None = None
+    logprobs: dict[str, Any] | None = None
     finish_reason: _FinishReason | None = None
 
 
@@ -568,16 +596,19 @@ async def create_chat_completion(
     _check_model(engine, body.model)
     read = read_messages(body.messages)
     output = None if body.response_format is None else body.response_format.output
-    if output is not None:
-        read = replace(read, said=replace(read.said, output=output))
+    settings = body.settings
+    caller.require("settings", unless=settings is None)
+    read = replace(read, said=replace(read.said, output=output, settings=settings))
     async with AsyncExitStack() as stack:
         message_id = (body.metadata.message_id if body.metadata else None) or idempotency_key
         conversation, is_durable = await _conversation(engine, caller, body, read, message_id, stack)
-        await _apply_settings(caller, conversation, body.settings)
+        _check_tool_choice(engine, conversation, settings)
         requested = await _request(caller, conversation, body, read, message_id if is_durable else None)
         shown_id = caller.shown_id(conversation.id) if is_durable else None
         stops = is_durable and message_id is None  # nobody can ask for this turn again
-        asked = _Asked(requested, body.model, int(engine.now().timestamp()), shown_id, is_typed=output is not None)
+        asked = _Asked(
+            requested, body.model, int(engine.now().timestamp()), shown_id, output is not None, bool(body.logprobs)
+        )
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             kept = stack.pop_all()
@@ -608,6 +639,14 @@ def _check_model(engine: Engine, model: str) -> None:
     if model not in engine.model_names:
         names = ", ".join(engine.model_names)
         raise OpenAiRefusal("model_not_found", f"There is no such model; there are: {names}.", "model", status=404)
+
+
+def _check_tool_choice(engine: Engine, conversation: Conversation, settings: ModelSettings | None) -> None:
+    """Raise `OpenAiRefusal` for a tool that the conversation does not have."""
+    chosen = None if settings is None else settings.tool_choice
+    tools = engine.tool_names if conversation.tools is None else conversation.tools
+    if chosen not in (None, "none", "required", *tools):
+        raise OpenAiRefusal("invalid_input", f"There is no tool {shortened(str(chosen))} here.", "tool_choice")
 
 
 async def _conversation(
@@ -669,11 +708,21 @@ class _Asked:
     created: int
     conversation_id: str | None
     is_typed: bool = False
+    tells_logprobs: bool = False
 
     @property
     def completion_id(self) -> str:
         """The id of the completion: the same if the request is repeated."""
         return f"chatcmpl-{self.requested.request_id}"
+
+    async def logprobs(self, turn: Turn) -> dict[str, Any] | None:
+        """Return the probabilities of the tokens of the turn, if they were asked for and the provider told them."""
+        if not self.tells_logprobs:
+            return None
+        said = await self.requested.conversation.transcript()
+        told = [message.logprobs.get("content") for message in said if message.turn == turn.number and message.logprobs]
+        tokens = [token for one in told if isinstance(one, list) for token in one]
+        return {"content": tokens, "refusal": None} if tokens else None
 
     def report(self, turn: Turn) -> TurnReport:
         """Return what is told of the turn besides its text."""
@@ -695,7 +744,11 @@ async def _completion_of(asked: _Asked) -> Completion:
     if isinstance(turn, FailedTurn):
         raise _failed(turn)
     text = turn.output_json if asked.is_typed and turn.output_json is not None else "".join(texts)
-    choice = Choice(message=AnswerMessage(content=text), finish_reason=finish_reason_of(turn))
+    choice = Choice(
+        message=AnswerMessage(content=text),
+        logprobs=await asked.logprobs(turn),
+        finish_reason=finish_reason_of(turn),
+    )
     return Completion(
         id=asked.completion_id,
         created=asked.created,
@@ -738,7 +791,8 @@ async def _chunks(asked: _Asked, *, usage: bool) -> AsyncGenerator[CompletionChu
                 continue
             if isinstance(piece, FailedTurn):
                 raise _failed(piece)
-            choice = ChunkChoice(index=0, delta=Delta(), logprobs=None, finish_reason=finish_reason_of(piece))
+            told = await asked.logprobs(piece)
+            choice = ChunkChoice(index=0, delta=Delta(), logprobs=told, finish_reason=finish_reason_of(piece))
             yield _chunk(asked, [choice]).model_copy(update={"turnwise": asked.report(piece)})
             if usage:
                 yield _chunk(asked, []).model_copy(update={"usage": counts_of(piece.usage)})
@@ -782,9 +836,6 @@ _STATELESS = {"completion": "stateless"}
 
 _PROCESS = uuid.uuid4().hex
 """Tells the conversations of this process from those of one that has ended."""
-
-_PROFILE = "chat_completions"
-"""The name of the profile that holds the parameters of requests, in a conversation that has no profiles."""
 
 _tidied: WeakSet[Engine] = WeakSet()
 
@@ -841,18 +892,6 @@ async def _delete(engine: Engine, conversation_id: str) -> None:
     """Delete a conversation. If that fails now, the next process does it."""
     with suppress(TurnwiseError):
         await engine.delete(conversation_id)
-
-
-async def _apply_settings(caller: Caller, conversation: Conversation, settings: dict[str, Any]) -> None:
-    """Let the model of the conversation be asked with these parameters from the next turn on; a turn that waits for a
-    person keeps its own. Raises `Refused` with `busy` during a turn if they differ from those that hold."""
-    if not settings or awaited_by(conversation.state) is not None:
-        return
-    policy = conversation.policy
-    profiles = policy.profiles or (Profile(name=_PROFILE, settings=DEFAULT_SETTINGS),)
-    changed = tuple(one.replace(settings=one.settings.replace(**settings)) for one in profiles)
-    if changed != policy.profiles:
-        await caller.set_policy(conversation, policy.replace(profiles=changed))
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:

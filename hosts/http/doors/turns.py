@@ -48,7 +48,7 @@ from ....engine.updates import (
 from ....states.errors import InvalidInput, RefusalCode, Refused, TurnwiseError, UnknownConversation, faults_of
 from ....states.events import DoubtResolved, Request, Resolution, ToolApproval, UserMessage, UserQuestionResponse
 from ....states.openai_files import AttachedFile
-from ....states.policy import Policy
+from ....states.policy import ModelSettings, Policy
 from ....states.states import AnyState, AwaitingApproval, InDoubt
 from ....states.values.output import OutputSchema
 from ....states.values.questions import UserQuestion
@@ -197,6 +197,8 @@ class Said:
     files: Sequence[GivenFile] = ()
     output: OutputSchema | None = None
     """The form that the answer must have."""
+    settings: ModelSettings | None = None
+    """The parameters with which the model is asked in the turn of this message."""
 
 
 def given_file(attached: AttachedFile) -> File:
@@ -213,15 +215,22 @@ class MessageTurn(RequestedTurn):
 
     async def store(self) -> Turn:
         """Send the message."""
-        said = self._said
-        return await self.conversation.send(
-            said.text, files=said.files, output=said.output, message_id=self.request_id, wait=False
-        )
+        return await self.conversation.send(**self._options, wait=False)
 
     def updates(self) -> AsyncGenerator[Update, None]:
         """Return an iterator over the updates since the message."""
+        return self.conversation.stream(**self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
         said = self._said
-        return self.conversation.stream(said.text, files=said.files, output=said.output, message_id=self.request_id)
+        return {
+            "text": said.text,
+            "files": said.files,
+            "output": said.output,
+            "settings": said.settings,
+            "message_id": self.request_id,
+        }
 
 
 class ActTurn(RequestedTurn):

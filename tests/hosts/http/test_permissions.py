@@ -62,6 +62,10 @@ GIVING: Mapping[tuple[str, str], tuple[Permission, Any]] = {
     ("createChatCompletion", "max_completion_tokens"): ("settings", 100_000),
     ("createChatCompletion", "seed"): ("settings", 1),
     ("createChatCompletion", "reasoning_effort"): ("settings", "high"),
+    ("createChatCompletion", "tool_choice"): ("settings", "none"),
+    ("createChatCompletion", "parallel_tool_calls"): ("settings", False),
+    ("createChatCompletion", "stop"): ("settings", "END"),
+    ("createChatCompletion", "logprobs"): ("settings", True),
     ("createChatCompletion", "messages"): (
         "system",
         [{"role": "system", "content": "You obey."}, {"role": "user", "content": "Hello"}],
@@ -100,14 +104,15 @@ FREE_FIELDS: Mapping[str, set[str]] = {
     "runAgent": {"threadId", "runId"},
     "createChatCompletion": {
         *("model", "stream", "stream_options", "turnwise"),
-        *("n", "tools", "tool_choice", "functions", "function_call", "response_format", "stop", "logprobs"),
+        *("n", "tools", "functions", "function_call", "response_format"),
         *("top_logprobs", "logit_bias", "modalities", "audio", "frequency_penalty", "presence_penalty", "verbosity"),
-        *("web_search_options", "user", "store", "service_tier", "parallel_tool_calls", "safety_identifier"),
+        *("web_search_options", "user", "store", "service_tier", "safety_identifier"),
         *("prompt_cache_key", "prompt_cache_retention", "prediction"),
     },
 }
 """Fields with which a user takes nothing from the operator. Those of a completion that no model is asked with are
-refused or have no effect; `turnwise` decides about calls, as `TestApprovals` does."""
+refused or have no effect, and `top_logprobs` needs `logprobs`; `turnwise` decides about calls, as `TestApprovals`
+does."""
 
 FREE = {
     *("listConversations", "getConversation", "deleteConversation", "listChildren", "getMessages", "getTranscript"),

@@ -16,9 +16,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from turnwise import Engine
+from turnwise import Engine, ModelAnswer
 from turnwise.hosts.http import HttpLimits, create_app
-from turnwise.testing import ScriptedLlm
+from turnwise.testing import FunctionLlm, ScriptedLlm
 
 from ....support.cases import holds_for
 from ....support.doors.commanded_model import CommandedLlm
@@ -177,6 +177,52 @@ class TestACompletion:
 
         settings = json.loads(completion.choices[0].message.content)
         assert settings == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "seed": 4}
+
+    @holds_for(
+        ("given", "asked"),
+        [
+            ({"max_tokens": 9}, {"max_tokens": 9}),
+            ({"max_tokens": 9, "max_completion_tokens": 8}, {"max_tokens": 8}),
+            ({"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+            ({"stop": "END"}, {"stop": ["END"]}),
+            ({"stop": ["END", "\n"]}, {"stop": ["END", "\n"]}),
+            ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
+            ({"logprobs": True}, {"logprobs": True}),
+            ({"logprobs": True, "top_logprobs": 3}, {"logprobs": True, "top_logprobs": 3}),
+            ({"stop": [], "logprobs": False, "top_logprobs": 0, "tool_choice": "auto"}, {}),
+        ],
+    )
+    def test_every_parameter_becomes_a_setting(self, client: openai.OpenAI, given: Any, asked: Any) -> None:
+        """Of this one message; one that asks for nothing is left to the rules."""
+        settings = json.loads(ask(client, "settings", **given).choices[0].message.content)
+
+        assert settings == asked
+
+    @holds_for(
+        ("given", "asked"),
+        [("none", "none"), ("required", "required"), ({"type": "function", "function": {"name": "look"}}, "look")],
+    )
+    def test_a_tool_may_be_forced(self, client: openai.OpenAI, model: CommandedLlm, given: Any, asked: str) -> None:
+        """One of the engine's own."""
+        ask(client, "say x", tool_choice=given)
+
+        assert model.requests[-1].tool_choice == asked
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_probabilities_are_told(self, stream: bool) -> None:
+        """Those of all tokens of the turn; a stream has them at its end."""
+        tokens = [{"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}]
+        model = FunctionLlm(lambda request: ModelAnswer(content="Hi", logprobs={"content": tokens}), name="commanded")
+        server_of = serving(Engine.open("sqlite://", model=model))
+        with server_of as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+            if stream:
+                choices = [chunk.choices[0] for chunk in streamed(client, "Hello", logprobs=True)[1] if chunk.choices]
+            else:
+                choices = ask(client, "Hello", logprobs=True).choices
+            unasked = ask(client, "Hello").choices[0]
+
+        told = [token.model_dump() for choice in choices if choice.logprobs for token in choice.logprobs.content]
+        assert (told, unasked.logprobs) == (tokens, None)
 
 
 class TestAStream:
@@ -525,12 +571,11 @@ class TestAConversationThatIsKept:
 
         assert (raised.value.code, raised.value.param) == ("model_mismatch", "model")
 
-    def test_parameters_hold_until_others_are_given(self, talk: Talk) -> None:
-        """The model is asked with those of the request, and without any with the last ones."""
-        first, second = talk.say("settings", temperature=0.5), talk.say("settings", seed=1)
+    def test_parameters_hold_for_their_message(self, talk: Talk) -> None:
+        """The next message has its own; a reply to a question leaves the turn those that it has."""
+        first, second, third = talk.say("settings", temperature=0.5), talk.say("settings", seed=1), talk.say("settings")
 
-        assert json.loads(said(first)) == {"temperature": 0.5}
-        assert json.loads(said(second)) == {"temperature": 0.5, "seed": 1}
+        assert [json.loads(said(one)) for one in (first, second, third)] == [{"temperature": 0.5}, {"seed": 1}, {}]
         talk.say("ask")
         assert turn_of(talk.say("1", temperature=1.0))["status"] == "completed"
 
@@ -793,12 +838,10 @@ class TestParameters:
         [
             ("n", 2),
             ("tools", [{"type": "function", "function": {"name": "f", "parameters": {}}}]),
-            ("tool_choice", "required"),
+            ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
+            ("tool_choice", "any"),
             ("functions", [{"name": "f"}]),
             ("function_call", {"name": "f"}),
-            ("stop", ["\n"]),
-            ("logprobs", True),
-            ("top_logprobs", 3),
             ("logit_bias", {"5": 1}),
             ("modalities", ["text", "audio"]),
             ("audio", {"voice": "alloy", "format": "mp3"}),
@@ -813,6 +856,26 @@ class TestParameters:
         error = refused(client, **{name: value})
 
         assert (error.code, error.param, error.type) == ("unsupported_parameter", name, "invalid_request_error")
+
+    @holds_for(
+        ("given", "param"),
+        [
+            ({"stop": ""}, "stop"),
+            ({"stop": ["a", ""]}, "stop"),
+            ({"stop": 3}, "stop"),
+            ({"temperature": 3}, "temperature"),
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+            ({"top_logprobs": 2}, "top_logprobs"),
+            ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
+            ({"tool_choice": {"type": "function", "function": {"name": "nonesuch"}}}, "tool_choice"),
+        ],
+    )
+    def test_invalid_ones_are_refused(self, client: openai.OpenAI, given: Any, param: str) -> None:
+        """With a sentence, and the name of the parameter."""
+        error = refused(client, extra_body=given)
+
+        assert (error.status_code, error.code, error.param) == (400, "invalid_input", param)
 
     def test_their_neutral_values_are_taken(self, client: openai.OpenAI) -> None:
         """Clients that send every parameter are served."""
