@@ -249,3 +249,11 @@ test("what a turn goes on without stands where it happened, and is no part of th
   assert.deepEqual(view.items, [{ kind: "left_out", key: "3.1:0", turn: 1, text: "No documents." }]);
   assert.deepEqual(view.state, { type: "llm_requesting", data: { turn: 1 } });
 });
+
+test("what a tool was to say when it was stopped is no thought, though all text is one", () => {
+  const state = { type: "idle", data: { turn: 1 } };
+  const transcript = [true, false].map((spoken) => ({ role: "assistant", text: "It ra", turn: 1, stopped: "cancelled", spoken }));
+  const view = apply(emptyView(), { type: "snapshot", id: "9.0", data: { state, transcript } }, { textIsThought: true });
+
+  assert.deepEqual(kinds(view), ["message", "thought"]);
+});

@@ -146,6 +146,7 @@ class TestATask:
         assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
         with pytest.raises(TaskNotCancelableError):
             await peer.client.cancel_task(CancelTaskRequest(id=task.id))
+        assert "The user stopped your answer" in said(await peer.task("recall", context_id=task.context_id))
 
 
 class TestInputRequired:

@@ -235,6 +235,12 @@ class TestExplicitResponses:
             assert shown in done.stdout
             assert ("Preparing." in done.stdout) == bool(options)
 
+    def test_resuming_shows_what_a_tool_was_to_say_when_it_was_stopped(self) -> None:
+        """P8: where the user receives only what tools say, it is no thought."""
+        texts = [said("assistant", text, stopped="cancelled", spoken=text == "It ra") for text in ("Hm", "It ra")]
+
+        assert lines(*texts, by_tool=True) == [("assistant", "It ra")]
+
     async def test_resuming_shows_what_was_delivered(self, tmp_path: Path) -> None:
         """S3, P19: of two answers the last was delivered; neither the other is shown, nor one that was refused."""
         says = call_several(
