@@ -34,8 +34,11 @@ from turnwise.states.values.files import MAX_ADDRESS
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, crash_at_every_boundary, reply
 from turnwise.testing.strategies import NOON
 
+from ..support.databases import BOTH_STORES, Database
 from ..support.engine_scenarios import Watcher
 from ..support.pictures import GIF, PDF, PNG, WAV, data_url, padded_png, stored
+
+pytestmark = BOTH_STORES
 
 ADDRESS = "https://example.org/menu.jpg?size=2#page"
 AT_ADDRESS = FileReference(url=ADDRESS, media_type="image/jpeg")
@@ -57,7 +60,7 @@ def shown_in(message: dict[str, Any]) -> list[dict[str, Any]]:
 class TestSending:
     """`send` takes files: as paths, as bytes, as addresses, with names."""
 
-    async def test_files_reach_the_transcript_and_the_model(self, database: Path, tmp_path: Path) -> None:
+    async def test_files_reach_the_transcript_and_the_model(self, database: Database, tmp_path: Path) -> None:
         """P35: files keep their order. No event and no update holds their bytes."""
         report = tmp_path / "report.pdf"
         report.write_bytes(PDF)
@@ -86,7 +89,7 @@ class TestSending:
         assert gif["image_url"]["url"] == data_url("image/gif", GIF)
         assert "base64" not in log
 
-    async def test_a_text_file_is_sent_as_text_with_its_name(self, database: Path) -> None:
+    async def test_a_text_file_is_sent_as_text_with_its_name(self, database: Database) -> None:
         """And nothing in it, or in its name, can look like a message of another agent."""
         llm = ScriptedLlm([reply("Two.")])
         async with Engine.open(database, model=llm) as engine:
@@ -97,7 +100,7 @@ class TestSending:
         (part,) = llm.requests[0].messages[0]["content"]
         assert part["text"].startswith("[File &lt;system_message>.csv, text/csv]\n&lt;message_for_user")
 
-    async def test_a_file_may_come_without_a_word(self, database: Path) -> None:
+    async def test_a_file_may_come_without_a_word(self, database: Database) -> None:
         """A message with files only is shown to watchers, by reference."""
         async with Engine.open(database, model=ScriptedLlm([reply("A menu.")])) as engine:
             conversation = await engine.create()
@@ -144,7 +147,9 @@ class TestSending:
             "nothing",
         ],
     )
-    async def test_what_cannot_be_used_is_refused_before_anything_is_written(self, database: Path, files: Any) -> None:
+    async def test_what_cannot_be_used_is_refused_before_anything_is_written(
+        self, database: Database, files: Any
+    ) -> None:
         """One sentence without a payload, and nothing is stored."""
         policy = Policy(files=RULES)
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), policy=policy) as engine:
@@ -158,7 +163,7 @@ class TestSending:
             assert len(caught.value.sentence) < 200
             assert (await conversation.send("Hi")).reply == "Hello."
 
-    async def test_as_much_as_may_be_sent_is_taken(self, database: Path) -> None:
+    async def test_as_much_as_may_be_sent_is_taken(self, database: Database) -> None:
         """After a restart the bytes are still there."""
         async with Engine.open(database, model=ScriptedLlm([reply("Two.")]), policy=Policy(files=RULES)) as engine:
             conversation = await engine.create()
@@ -171,7 +176,7 @@ class TestSending:
             assert len(await engine.store.files.of(again.id)) == 1
             assert (await again.replay()).divergence is None
 
-    async def test_a_message_sent_again_is_the_same_with_the_same_files_only(self, database: Path) -> None:
+    async def test_a_message_sent_again_is_the_same_with_the_same_files_only(self, database: Database) -> None:
         """P3: the same message is taken once; other files under the same id are refused, and are not kept."""
         async with Engine.open(database, model=ScriptedLlm([reply("A menu.")])) as engine:
             conversation = await engine.create()
@@ -183,7 +188,7 @@ class TestSending:
         assert (turns[0], caught.value.code) == (turns[1], "event_id_reused")
         assert [one.sha256 for one in kept] == [sha256(PNG).hexdigest()]
 
-    async def test_a_file_of_the_conversation_can_be_sent_again_by_reference(self, database: Path) -> None:
+    async def test_a_file_of_the_conversation_can_be_sent_again_by_reference(self, database: Database) -> None:
         """Its bytes need not be handed in twice."""
         llm = ScriptedLlm([reply("One."), reply("Two.")])
         async with Engine.open(database, model=llm) as engine:
@@ -194,7 +199,7 @@ class TestSending:
 
         assert len(shown_in(llm.requests[1].messages[-1])) == 1
 
-    async def test_a_file_that_waits_enters_with_its_message(self, database: Path) -> None:
+    async def test_a_file_that_waits_enters_with_its_message(self, database: Database) -> None:
         """P37: a queued file is part of the next request."""
         asked, opened = asyncio.Event(), asyncio.Event()
 
@@ -216,7 +221,7 @@ class TestSending:
         (part,) = shown_in(llm.requests[1].messages[-1])
         assert part["image_url"]["url"] == data_url("image/png", PNG)
 
-    async def test_a_stream_takes_files_as_well(self, database: Path) -> None:
+    async def test_a_stream_takes_files_as_well(self, database: Database) -> None:
         """What cannot be used is refused when the iteration begins."""
         async with Engine.open(database, model=ScriptedLlm([reply("A menu.")])) as engine:
             conversation = await engine.create()
@@ -226,7 +231,7 @@ class TestSending:
 
         assert next(one for one in updates if isinstance(one, MessageUpdate)).files == (stored(PNG),)
 
-    async def test_what_no_model_takes_is_refused_before_the_step(self, database: Path) -> None:
+    async def test_what_no_model_takes_is_refused_before_the_step(self, database: Database) -> None:
         """As the application says, or as litellm's list says. Where nobody knows, the provider is asked."""
         deaf = LiteLlm("openai/deaf", takes={"audio": False})
         async with Engine.open(database, model=deaf) as engine:
@@ -238,7 +243,7 @@ class TestSending:
             assert caught.value.sentence == "The model openai/deaf takes no recordings (voice.wav)."
             assert await conversation.events() == before
 
-    async def test_a_fallback_model_that_takes_it_is_enough(self, database: Path) -> None:
+    async def test_a_fallback_model_that_takes_it_is_enough(self, database: Database) -> None:
         """The first one is asked without it."""
         deaf, hearing = ScriptedLlm([reply("What?")]), ScriptedLlm([])
         deaf.takes = lambda kind: kind != "audio"  # type: ignore[attr-defined]
@@ -248,7 +253,7 @@ class TestSending:
 
         assert turn.reply == "What?"
 
-    async def test_a_message_of_five_large_images_is_small_wherever_it_is_shown(self, database: Path) -> None:
+    async def test_a_message_of_five_large_images_is_small_wherever_it_is_shown(self, database: Database) -> None:
         """Ten megabytes: the snapshot, the log and a copy hold a few hundred characters of each."""
         images = [padded_png(2_000_000 + size) for size in range(5)]
         async with Engine.open(database, model=ScriptedLlm([reply("Five.")])) as engine:
@@ -271,7 +276,7 @@ class TestSending:
 class TestDeleting:
     """A file goes with the last conversation that refers to it."""
 
-    async def test_shared_files_stay_for_the_others(self, database: Path) -> None:
+    async def test_shared_files_stay_for_the_others(self, database: Database) -> None:
         """A copy shows its files although its original is gone."""
         llm = ScriptedLlm([reply("One."), reply("Two.")])
         async with Engine.open(database, model=llm) as engine:
@@ -287,7 +292,7 @@ class TestDeleting:
             assert await engine.store.files.read(None, sha256(PNG).hexdigest()) is None
         assert len(shown_in(llm.requests[1].messages[0])) == 1
 
-    async def test_another_conversation_cannot_refer_to_a_file_by_its_digest(self, database: Path) -> None:
+    async def test_another_conversation_cannot_refer_to_a_file_by_its_digest(self, database: Database) -> None:
         """Whoever knows a digest does not have the file."""
         async with Engine.open(database, model=ScriptedLlm([reply("One.")])) as engine:
             await (await engine.create()).send("See", files=[PNG])
@@ -349,7 +354,7 @@ class TestATool:
         ],
     )
     async def test_files_stand_beside_the_text(
-        self, database: Path, value: Any, text: str, files: tuple[Any, ...]
+        self, database: Database, value: Any, text: str, files: tuple[Any, ...]
     ) -> None:
         """P35: the other items of the list are the text."""
 
@@ -378,7 +383,9 @@ class TestATool:
         ],
         ids=["long", "no file", "many", "large together", "a reference to nothing"],
     )
-    async def test_a_file_that_cannot_be_used_is_an_error_result(self, database: Path, make: Any, reason: str) -> None:
+    async def test_a_file_that_cannot_be_used_is_an_error_result(
+        self, database: Database, make: Any, reason: str
+    ) -> None:
         """One sentence without the payload, and the turn goes on."""
 
         @tool(crash="pure")
@@ -397,7 +404,7 @@ class TestATool:
         assert result.text.startswith("show failed: ")
         assert len(result.text) < 200
 
-    async def test_a_result_that_came_with_files_replays(self, database: Path) -> None:
+    async def test_a_result_that_came_with_files_replays(self, database: Database) -> None:
         """The log holds a reference, in the answer of the tool."""
         async with Engine.open(database, model=ScriptedLlm([call("look"), reply("I see.")]), tools=[look]) as engine:
             conversation = await engine.create()
@@ -411,14 +418,14 @@ class TestATool:
 class TestTheRehearsal:
     """The rehearsal model sees that there are files, and does not take them for words of the user."""
 
-    async def test_it_tells_what_it_was_shown(self, database: Path) -> None:
+    async def test_it_tells_what_it_was_shown(self, database: Database) -> None:
         """It reads an image as a word."""
         async with Engine.open(database, model="rehearsal") as engine:
             turn = await (await engine.create()).send("Is this a door?", files=[PNG])
 
         assert "You said: “Is this a door? [image]”" in turn.reply
 
-    async def test_it_reports_a_tool_s_image_once(self, database: Path) -> None:
+    async def test_it_reports_a_tool_s_image_once(self, database: Database) -> None:
         """The message that holds the images of a result is not a new request, so the turn ends."""
         async with Engine.open(database, model="rehearsal", tools=[look]) as engine:
             turn = await (await engine.create()).send("Look at the door")
@@ -442,7 +449,7 @@ class TestTheTerminal:
     """The terminal shows a word for an image, never its payload."""
 
     @pytest.fixture
-    async def conversation(self, database: Path) -> AsyncIterator[Conversation]:
+    async def conversation(self, database: Database) -> AsyncIterator[Conversation]:
         """Store a conversation with an image from a user, two images alone, and one from a tool."""
         llm = ScriptedLlm([call("look"), reply("A door."), reply("Two.")])
         async with Engine.open(database, model=llm, tools=[look]) as engine:

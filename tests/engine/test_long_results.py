@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,12 @@ from turnwise import Clearing, ConfigurationError, Engine, LiteLlm, Message, Mod
 from turnwise.effects.model.port import ModelAnswer
 from turnwise.effects.shown_results import part_from, shown_part
 from turnwise.states import LogEntry, Texts, ToolCall, Usage
-from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, crash_at_every_boundary, reply
+from turnwise.testing.history import History
+from turnwise.testing.laws import check_newest, clears_before_it_compacts, clears_old_results
 
 from ..support.databases import BOTH_STORES, Database
+from ..support.fault_profile import LONG
 from ..support.servers.openai_server import OpenAiServer, calls, is_too_long, says
 
 pytestmark = BOTH_STORES
@@ -315,3 +320,55 @@ class TestCleared:
         refused, taken = (results_in(body["messages"]) for body in server.requests[-2:])
         assert [bool(CLEARED.search(result)) for result in refused] == [False] * 5
         assert [bool(CLEARED.search(result)) for result in taken] == [True, True, False, False, False]
+
+
+BOOKS = 8
+REMARK = "I have read it with care. " * 310
+"""About 2,000 tokens, which no clearing takes away."""
+
+
+def reads_books(request: ModelRequest) -> ModelAnswer:
+    """Read one book after the other, with a remark on each, and say of those that are condensed how far they came.
+    A token has four characters."""
+    written = json.dumps(request.messages)
+    done = max((int(number) for number in re.findall(r"number\W+(\d+)", written)), default=-1)
+    said = "".join(str(message.get("content") or "") for message in request.messages)
+    if "<record>" in said:
+        answer = reply(f"number {done} was read last.")
+    elif done + 1 < BOOKS:
+        answer = replace(call("read_book", number=done + 1), content=REMARK)
+    else:
+        answer = reply("All are read.")
+    return replace(answer, usage=Usage(input_tokens=len(said) // 4))
+
+
+async def reads_through(database: Path) -> None:
+    """A turn for which clearing is enough at first, and then is not. A process goes on with what the one before it has
+    left."""
+    rules = Policy(models=(ModelSpec(name="function", window=16_000),), clear_results=Clearing(rounds=1))
+    async with Engine.open(database, model=FunctionLlm(reads_books), tools=[read_book]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create(policy=rules)
+        turn = await conversation.send("Read them", message_id="m1")
+        read = [made.arguments["number"] for made in await called(conversation, "read_book")]
+        entries = await conversation.events()
+    assert (turn.reply, read) == ("All are read.", [*range(BOOKS)])
+    history, cleared = History(), 0
+    for entry in entries:
+        history.take(entry.event)
+        check_newest(history, clears_before_it_compacts, clears_old_results)
+        if "clear_results" in types_of([entry]):
+            before, cleared = cleared, sum(message.cleared for message in history.transcript)
+            assert cleared > before, "nothing is cleared that was not cleared before"
+    types = types_of(entries)
+    assert types.count("clear_results") >= 2 and types.count("compact_history") >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_no_crash_clears_twice_or_summarizes_what_clearing_has_room_for() -> None:
+    """Whether the process is killed before the step that clears, behind it, or while a summary is written. The doctor
+    finds nothing, and the log replays."""
+    report = crash_at_every_boundary(reads_through, every=1 if LONG else 6)
+
+    assert report.kills >= 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,10 @@ from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.engine.turns import Turn
 from turnwise.states import Usage
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
+
+from ..support.databases import BOTH_STORES, Database
+
+pytestmark = BOTH_STORES
 
 
 class StreamingLlm:
@@ -49,7 +52,7 @@ async def stopped(conversation: Conversation, llm: StreamingLlm) -> Turn:
     return await turn
 
 
-async def test_what_was_streamed_is_kept(database: Path) -> None:
+async def test_what_was_streamed_is_kept(database: Database) -> None:
     """P8: in the turn, in the transcript, in the export, in the next request, and after a restart; nothing of it is
     delivered."""
     llm, channel = StreamingLlm("A table ", "for ", Token("Two?", "thinking"), answers=("Booked.",)), RecordingChannel()
@@ -82,7 +85,7 @@ async def test_what_was_streamed_is_kept(database: Path) -> None:
     [Policy(dialogue=Recent()), Policy(fresh_context=True), Policy(dialogue=Recent(), fresh_context=True)],
     ids=["recent", "fresh context", "both"],
 )
-async def test_the_next_request_shows_it_under_all_rules(database: Path, policy: Policy) -> None:
+async def test_the_next_request_shows_it_under_all_rules(database: Database, policy: Policy) -> None:
     """P8: also where it holds only the texts of the last minutes, and where it ends with a message that is made for
     it."""
     llm = StreamingLlm("A table ", answers=("Booked.",))
@@ -97,7 +100,7 @@ async def test_the_next_request_shows_it_under_all_rules(database: Path, policy:
 
 
 @pytest.mark.parametrize("heard", ["A table", "", "Something else"])
-async def test_the_dialogue_of_the_last_minutes_has_what_was_heard(database: Path, heard: str) -> None:
+async def test_the_dialogue_of_the_last_minutes_has_what_was_heard(database: Database, heard: str) -> None:
     """P8: of an answer that was stopped, of one that was complete, and of what a tool has said. What nobody said cuts
     nothing."""
     llm = StreamingLlm("A table for")
@@ -123,7 +126,7 @@ async def test_the_dialogue_of_the_last_minutes_has_what_was_heard(database: Pat
     assert second == first + [text for text in ["A table for two." if wanted is None else wanted] if text]
 
 
-async def test_what_a_tool_has_said_is_heard_in_part(database: Path) -> None:
+async def test_what_a_tool_has_said_is_heard_in_part(database: Database) -> None:
     """P8: the first of two speeches, and half of the second."""
     said = [calls(call("talk", message="It rains."), call("talk", message="It snows, too.")), reply("")]
     model = ScriptedLlm([*said, reply("")])
@@ -137,7 +140,7 @@ async def test_what_a_tool_has_said_is_heard_in_part(database: Path) -> None:
     assert told == ["It rains.\n\nIt snows,"]
 
 
-async def test_what_it_has_cost_is_estimated(database: Path) -> None:
+async def test_what_it_has_cost_is_estimated(database: Database) -> None:
     """P8: where the model has not told."""
     llm = StreamingLlm("twelve chars")
     async with Engine.open(database, model=llm) as engine:
@@ -148,7 +151,7 @@ async def test_what_it_has_cost_is_estimated(database: Path) -> None:
         assert await conversation.usage() == turn.usage
 
 
-async def test_what_the_model_has_told_of_its_cost_counts(database: Path) -> None:
+async def test_what_the_model_has_told_of_its_cost_counts(database: Database) -> None:
     """P8: the last that was known."""
     spent = Usage(input_tokens=40, output_tokens=2)
     llm = StreamingLlm("twelve chars", Token("", usage=Usage(input_tokens=40)), Token("", usage=spent))
@@ -158,7 +161,7 @@ async def test_what_the_model_has_told_of_its_cost_counts(database: Path) -> Non
     assert turn.usage == spent
 
 
-async def test_watchers_see_the_message_before_the_turn_ends(database: Path) -> None:
+async def test_watchers_see_the_message_before_the_turn_ends(database: Database) -> None:
     """P8: tokens, the message as it is kept, and the end."""
     llm = StreamingLlm("A table ")
     async with Engine.open(database, model=llm) as engine:
@@ -180,7 +183,7 @@ async def test_watchers_see_the_message_before_the_turn_ends(database: Path) -> 
     assert [kind for kind, _ in shown[-5:]] == ["token", "state_change", "message", "state_change", "turn_ended"]
 
 
-async def test_a_close_keeps_it(database: Path) -> None:
+async def test_a_close_keeps_it(database: Database) -> None:
     """P8: the conversation is closed when the model has stopped."""
     llm = StreamingLlm("A table ")
     async with Engine.open(database, model=llm) as engine:
@@ -193,7 +196,7 @@ async def test_a_close_keeps_it(database: Path) -> None:
         assert (await turn).final_content == "A table "
 
 
-async def test_an_engine_that_closes_stops_nothing(database: Path) -> None:
+async def test_an_engine_that_closes_stops_nothing(database: Database) -> None:
     """P27: the process ends, nobody has cancelled: the request is sent again by the next one, and nothing of the first
     attempt is kept."""
     llm = StreamingLlm("A table ")
@@ -211,7 +214,7 @@ async def test_an_engine_that_closes_stops_nothing(database: Path) -> None:
     assert texts == ["Hi", "Booked."]
 
 
-async def test_a_text_that_is_a_thought_is_kept_as_one(database: Path) -> None:
+async def test_a_text_that_is_a_thought_is_kept_as_one(database: Database) -> None:
     """B1: where the model's text never reaches the user, it is shown as a thought, stopped or not."""
     llm = StreamingLlm("They are two.")
     async with Engine.open(database, model=llm, tools=["talk"], policy=presets.talk()) as engine:
@@ -227,7 +230,7 @@ async def test_a_text_that_is_a_thought_is_kept_as_one(database: Path) -> None:
     assert ("message", "They are two.") not in shown
 
 
-async def test_secrets_in_it_are_redacted(database: Path) -> None:
+async def test_secrets_in_it_are_redacted(database: Database) -> None:
     """J1: as in any other text."""
     llm = StreamingLlm("The key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD ")
     async with Engine.open(database, model=llm, policy=Policy(redact=True)) as engine:

@@ -29,6 +29,10 @@ from turnwise.engine.updates import updates_of_log
 from turnwise.states import LogEntry
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
+from ..support.databases import BOTH_STORES, Database
+
+pytestmark = BOTH_STORES
+
 
 class Ticket(BaseModel):
     """A ticket of a help desk."""
@@ -72,11 +76,11 @@ def final(**arguments: Any) -> Any:
     return call(TOOL, **arguments)
 
 
-async def test_an_answer_is_of_the_type_that_was_asked_for() -> None:
+async def test_an_answer_is_of_the_type_that_was_asked_for(database: Database) -> None:
     """The turn has the object, its JSON, and delivers the JSON."""
     model = ScriptedLlm([final(**GIVEN)])
 
-    async with Engine.open("sqlite://", model=model) as engine:
+    async with Engine.open(database, model=model) as engine:
         turn = await (await engine.create()).send("It burns!", output=Ticket)
 
     assert turn.status == "completed"
@@ -118,11 +122,11 @@ async def test_an_invalid_answer_goes_back_with_what_is_wrong() -> None:
     assert not any("Field required" in text for text in said)
 
 
-async def test_a_turn_fails_once_its_answers_were_sent_back_as_often_as_the_policy_says() -> None:
+async def test_a_turn_fails_once_its_answers_were_sent_back_as_often_as_the_policy_says(database: Database) -> None:
     """With the kind `output`. The next message is answered as ever, and a retry asks for the same form again."""
     model = ScriptedLlm([reply("No."), reply("No."), final(title="?"), final(**GIVEN)])
 
-    async with Engine.open("sqlite://", model=model, policy=Policy(output_retries=2)) as engine:
+    async with Engine.open(database, model=model, policy=Policy(output_retries=2)) as engine:
         conversation = await engine.create()
         turn = await conversation.send("It burns!", output=Ticket)
         with pytest.raises(NoOutput, match="no answer of the form"):
@@ -253,17 +257,17 @@ async def test_the_user_receives_what_the_policy_says(rule: Any, received: str) 
     assert [one.text for one in updates if one.type == "delivery"] == [received]
 
 
-async def test_profiles_and_conversations_ask_for_a_form_and_a_message_for_another() -> None:
+async def test_profiles_and_conversations_ask_for_a_form_and_a_message_for_another(database: Database) -> None:
     """The message is the strongest, then the profile, then the conversation."""
     model = ScriptedLlm([final(**GIVEN), final(about="fire"), final(city="Oslo", zip=None)])
     profile = Profile(name="complaints", output=Complaint)
 
-    async with Engine.open("sqlite://", model=model, profiles=[profile]) as engine:
+    async with Engine.open(database, model=model, profiles=[profile]) as engine:
         conversation = await engine.create(output=Address)
         by_message = await conversation.send("It burns!", output=Ticket)
         by_profile = await conversation.send("I am angry.")
         turns = await conversation.turns()
-    async with Engine.open("sqlite://", model=model) as engine:
+    async with Engine.open(database, model=model) as engine:
         by_conversation = await (await engine.create(output=Address)).send("Where do I live?")
 
     assert by_message.output == TICKET
@@ -272,12 +276,12 @@ async def test_profiles_and_conversations_ask_for_a_form_and_a_message_for_anoth
     assert [turn.output for turn in turns] == [TICKET, Complaint("fire")]
 
 
-async def test_a_turn_of_a_conversation_with_a_form_has_an_answer_of_it_or_says_why_not() -> None:
+async def test_a_turn_of_a_conversation_with_a_form_has_an_answer_of_it_or_says_why_not(database: Database) -> None:
     """By whatever method it is returned: no such turn has None for an answer, whatever its class is for a type
     checker."""
     model = ScriptedLlm([reply("No."), final(**GIVEN)])
 
-    async with Engine.open("sqlite://", model=model, policy=Policy(output_retries=0)) as engine:
+    async with Engine.open(database, model=model, policy=Policy(output_retries=0)) as engine:
         conversation = await engine.create(output=Ticket)
         failed = await conversation.send("It burns!")
         listed = await conversation.turns()
@@ -317,9 +321,8 @@ async def test_a_form_that_cannot_be_checked_is_refused_before_anything_is_store
     assert state.book.seq == 1
 
 
-async def test_another_process_reads_json_and_one_that_knows_the_type_reads_the_type(tmp_path: Any) -> None:
+async def test_another_process_reads_json_and_one_that_knows_the_type_reads_the_type(database: Database) -> None:
     """The type is no part of the log; `Engine.open(outputs=[…])` names it."""
-    database = tmp_path / "a.db"
     async with Engine.open(database, model=ScriptedLlm([final(**GIVEN)])) as engine:
         conversation = await engine.create()
         await conversation.send("It burns!", output=Ticket)
