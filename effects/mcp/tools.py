@@ -373,9 +373,11 @@ def _file_of(block: Block) -> PreparedFile | None:
         case _:
             return None
     try:
-        return prepare_one(File(f"data:;base64,{data}", name, media_type or None))
+        file = prepare_one(File(f"data:;base64,{data}", name, media_type or None))
     except InvalidInput:
         return None
+    is_as_said = block.type == "resource" or block.type == file.reference.kind
+    return file if is_as_said else None
 
 
 def _written(block: Block) -> str:

@@ -404,6 +404,7 @@ class TestContent:
             (text("seen"), "seen"),
             ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, "[audio: audio/wav, 3 bytes, not shown]"),
             (image(kind="image/tiff"), f"[image: image/tiff, {len(PNG)} bytes, not shown]"),
+            (image(data="aGVsbG8=", kind="text/html"), "[image: text/html, 5 bytes, not shown]"),
             (image(data="AAA="), "[image: image/png, 2 bytes, not shown]"),
             (
                 {"type": "resource_link", "name": "log", "uri": "file:///log", "description": "Today's log"},
