@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from ....engine.updates import (
     DeliveryFailedUpdate,
     DeliveryUpdate,
+    HeardUpdate,
     MessageUpdate,
     RewoundUpdate,
     SnapshotUpdate,
@@ -83,6 +84,7 @@ class Screen:
         self._handlers: Mapping[type[Update], Callable[[Any], None]] = {
             SnapshotUpdate: self._show_snapshot,
             RewoundUpdate: self._show_rewound,
+            HeardUpdate: self._show_heard,
             StateChangeUpdate: self._change_state,
             MessageUpdate: self._show_message,
             ThoughtUpdate: self._show_thought,
@@ -113,6 +115,12 @@ class Screen:
         place = f"behind turn {update.turn}" if update.turn else "from the beginning"
         self.writer.note(f"Back: the conversation goes on {place}.")
 
+    def _show_heard(self, update: HeardUpdate) -> None:
+        """What was not heard stays above on the screen, so say where it was interrupted."""
+        for message in update.transcript:
+            if message.heard is not None:
+                self.writer.note(_where_interrupted(message.heard))
+
     def _recall(self, transcript: Iterable[Message]) -> None:
         """Show the end of a conversation that is resumed, as it looked when it was held."""
         earlier, lines = recalled(transcript, by_tool=self._by_tool, thoughts=self._thoughts)
@@ -128,6 +136,10 @@ class Screen:
         before, self._state = self._state, replace(state, inbox=())
         if self._state == before:
             return  # only the inbox has changed
+        if state.type == "retry_waiting" and before is not None:
+            self._draft.give_up_speech(before.request, None)
+        elif state.type == "llm_requesting":
+            self._draft.give_up_speech(state.request, state.attempt)
         broke_off = state.type in _BEGIN_AGAIN and self._draft.take_back()
         self._draft.end()
         if state.type == "tool_executing":
@@ -175,9 +187,11 @@ class Screen:
 
     def _show_delivery(self, delivery: DeliveryUpdate) -> None:
         expected, self._expected_delivery = self._expected_delivery, None
-        if delivery.text != expected:
+        if delivery.text == expected:
+            return
+        if delivery.relayed or not self._draft.end_speech(delivery.text):
             self._show_reply(delivery.text)
-            self._last_shown = delivery.text
+        self._last_shown = delivery.text
 
     def _note_failed_delivery(self, failed: DeliveryFailedUpdate) -> None:
         self.writer.defer_note(failed.sentence)
@@ -266,7 +280,7 @@ _Kind = Literal["text", "thinking", "speech"]
 
 
 class ShownText:
-    """Shows the text and the thinking of one answer after the other, as they are streamed.
+    """Shows the text and the thinking of one answer after the other, and what tools are to say, as they are streamed.
 
     A model that fails in the middle of its answer is asked again, and writes from the beginning. So the text that is
     shown belongs to one request and one attempt; a piece of another one takes it back.
@@ -291,17 +305,19 @@ class ShownText:
         self._hides_text = by_tool
         self._request = (0, 0)
         self._shown: dict[_Kind, str] = {"text": "", "thinking": ""}
+        self._speech: dict[tuple[int, int], str] = {}
+        """What tools are to say, as far as it is shown and was not delivered yet, by request and attempt."""
 
     def add(self, token: TokenUpdate) -> None:
-        """Show a piece of an answer. A piece of another attempt takes back what was shown before. What a tool says is
-        shown when it is delivered."""
-        if token.kind == "speech":
-            return
+        """Show a piece of an answer. A piece of another attempt takes back what was shown before."""
         request = (token.request, token.attempt)
         if request != self._request:
             self.take_back()
             self._shown = {"text": "", "thinking": ""}
         self._request = request
+        if token.kind == "speech":
+            self._add_speech(token)
+            return
         self._hides_text = self._by_tool or token.fallback
         is_thought = token.kind == "thinking" or self._hides_text
         if (is_thought and not self._thoughts) or (self._whole and not is_thought):
@@ -314,6 +330,40 @@ class ShownText:
             self._begin_answer()
             self._writer.stream_answer(text)
 
+    def _add_speech(self, token: TokenUpdate) -> None:
+        """Show a piece of what tools are to say, below the text of the answer. A pipe, where nothing can be taken back,
+        is shown what was said."""
+        if self._whole or not self._writer.interactive:
+            return
+        self.give_up_speech(token.request, token.attempt)
+        shown, text = self._speech.get(self._request, ""), token.text
+        if token.from_start:
+            if not text.startswith(shown):
+                self._writer.discard_answer()
+                shown = ""
+            text = text[len(shown) :]
+        if not shown:
+            self._writer.finish()
+            self._begin_answer()
+        self._speech[self._request] = shown + text
+        self._writer.stream_answer(text)
+
+    def give_up_speech(self, request: int | None, attempt: int | None) -> None:
+        """Another attempt of a request begins, so what tools were to say by those before it is not said."""
+        given_up = [key for key in self._speech if key[0] == request and key[1] != attempt]
+        for key in given_up:
+            del self._speech[key]
+        if given_up and not self._writer.discard_answer():
+            self._writer.note("  This was not said.")
+
+    def end_speech(self, text: str) -> bool:
+        """Return whether what a tool has said stands on the screen already."""
+        for key, shown in self._speech.items():
+            if shown.startswith(text):
+                self._speech[key] = shown[len(text) :].lstrip()
+                return True
+        return False
+
     def take_back(self) -> bool:
         """Take back the text of an answer that broke off, and return whether there was any. What has left the screen
         stays, and a note says so."""
@@ -325,16 +375,22 @@ class ShownText:
         return True
 
     def end_answer(self, text: str) -> None:
-        """Show the rest of the answer, whose whole text is given."""
+        """Show the rest of the answer, whose whole text is given. Where it was stopped, the rest may be what a tool was
+        to say, which is shown."""
         shown, self._shown["text"] = self._shown["text"], ""
-        if shown and text.startswith(shown):
-            self._writer.stream_answer(text[len(shown) :])
+        is_begun = bool(shown) and text.startswith(shown)
+        rest = text[len(shown) :] if is_begun else text
+        if rest.strip() and self._speech.get(self._request, "").strip() == rest.strip():
+            del self._speech[self._request]
             self._writer.finish()
-            return
-        if shown:
-            self._writer.discard_answer()
-        self._begin_answer()
-        self._writer.answer(text)
+        elif is_begun:
+            self._writer.stream_answer(rest)
+            self._writer.finish()
+        else:
+            if shown:
+                self._writer.discard_answer()
+            self._begin_answer()
+            self._writer.answer(text)
 
     def end_thought(self, text: str, kind: _Kind) -> None:
         """Show a thought, unless it was streamed as this kind of text."""
@@ -373,6 +429,15 @@ _MAX_ERROR = 200
 
 _CANCELLED = "Cancelled; the conversation goes on."
 
+
+def _where_interrupted(heard: str | None) -> str:
+    """Say of an answer that it was stopped, or up to where it was heard if that is known. `Pure.`"""
+    return "  Stopped." if heard is None else f"  Heard up to here: “{one_line(heard)[-_MAX_HEARD:]}”"
+
+
+_MAX_HEARD = 80
+"""The most characters that are shown of what a user has heard: the last ones."""
+
 _ASKS = "ask_user_question"
 """The tool whose calls are shown as questions."""
 
@@ -409,6 +474,8 @@ def _lines(messages: Collection[Message], by_tool: bool, tools: bool) -> Iterato
             yield from _outcome(call, message)
         if text := _received(message, by_tool or message.turn in spoken):
             yield _RecalledLine("user" if message.role == "user" else "assistant", text)
+            if message.role == "assistant" and (message.stopped is not None or message.heard is not None):
+                yield _RecalledLine("note", _where_interrupted(message.heard))
 
 
 def is_of_user(message: Message) -> bool:

@@ -60,9 +60,11 @@ def lines(*messages: Message, by_tool: bool = False, thoughts: bool = False) -> 
     return [(line.kind, line.text) for line in recalled(messages, by_tool=by_tool, thoughts=thoughts)[1]]
 
 
-def token(text: str, *, attempt: int = 1, request: int = 1, from_start: bool = False) -> TokenUpdate:
+def token(
+    text: str, *, kind: Any = "text", attempt: int = 1, request: int = 1, from_start: bool = False
+) -> TokenUpdate:
     """Return a piece of an answer."""
-    return TokenUpdate(text=text, kind="text", turn=1, request=request, attempt=attempt, from_start=from_start)
+    return TokenUpdate(text=text, kind=kind, turn=1, request=request, attempt=attempt, from_start=from_start)
 
 
 class FakeTerminal(io.StringIO):
@@ -341,6 +343,14 @@ class TestRecalled:
 
         assert shown == [("question", "When?"), ("note", "Cancelled; the conversation goes on.")]
 
+    def test_a_stopped_answer_says_so(self) -> None:
+        """It stays, and a note says that it was stopped, or up to where it was heard."""
+        assert lines(said("assistant", "Half of", stopped="cancelled")) == [
+            ("assistant", "Half of"),
+            ("note", "  Stopped."),
+        ]
+        assert lines(said("assistant", "Half", heard="Half"))[1] == ("note", "  Heard up to here: “Half”")
+
     def test_an_open_question_is_not(self) -> None:
         """It is asked again."""
         assert lines(calling("ask_user_question", QUESTIONS)) == []
@@ -417,6 +427,42 @@ class TestOnATerminal:
         shown.end_answer("Three four")
 
         assert on_screen(output) == "Three four"
+
+    @pytest.mark.parametrize("by_tool", [True, False])
+    def test_what_tools_say_is_shown_while_it_is_written_and_once(self, open_writer: OpenWriter, by_tool: bool) -> None:
+        """The deliveries take the place of the pieces, one for each call."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=by_tool)
+        for piece in ("At *ni", "ne*.\n\nFrom ", "platform 2."):
+            shown.add(token(piece, kind="speech"))
+        writer.spin("talk()")
+
+        assert shown.end_speech("At *nine*.") and shown.end_speech("From platform 2.")
+        assert not shown.end_speech("Have a good journey.")
+        assert on_screen(output) == "At nine.\n\nFrom platform 2."
+
+    def test_what_is_not_said_is_taken_back(self, open_writer: OpenWriter) -> None:
+        """An attempt that fails takes back what was to be said; what comes from the start replaces it."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        shown.add(token("At eight", kind="speech"))
+        shown.give_up_speech(1, 2)
+        shown.add(token("At nine", kind="speech", attempt=2))
+        shown.add(token("At ten", kind="speech", attempt=2, from_start=True))
+
+        assert shown.end_speech("At ten")
+        assert on_screen(output) == "At ten"
+
+    def test_a_stopped_answer_that_was_to_be_said_stands_once(self, open_writer: OpenWriter) -> None:
+        """The message that keeps it has the text, and then what was to be said."""
+        writer, output = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        shown.add(token("I look."))
+        shown.add(token("At ni", kind="speech"))
+
+        shown.end_answer("I look.\n\nAt ni")
+
+        assert on_screen(output) == "I look.\nAt ni"
 
     async def test_pieces_that_come_fast_are_all_shown(self, open_writer: OpenWriter) -> None:
         """They are drawn together a moment later, also if no other piece comes."""
