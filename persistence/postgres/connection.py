@@ -49,8 +49,8 @@ IDLE_TIMEOUT = 10.0
 LATEST_ANSWER = STATEMENT_TIMEOUT + 10
 """Seconds after which a server that has not answered a statement is not waited for any longer."""
 
-PREPARE_AFTER = 2
-"""How often a connection executes a statement until it has the server keep the plan, which saves it 60 µs each time."""
+PREPARE_AFTER = 1
+"""How often a connection executes a statement until it has the server keep it, which saves that 60 µs each time."""
 
 Access = Literal["read", "write"]
 """What a transaction of several statements does."""
@@ -70,16 +70,23 @@ WRITES = "SET default_transaction_read_only = off; SET default_transaction_isola
 """Has statements outside of transactions write, also where the user or the database has other defaults."""
 
 
+_PLAN_ONCE = "SET plan_cache_mode = force_generic_plan"
+"""Has the server plan a statement that it keeps once and not six times. Those outside of transactions find their rows
+by unique keys, so there is one good plan, whatever the parameters are."""
+_PLAN_AS_NEEDED = "SET LOCAL plan_cache_mode = auto"
+
+
 def begin_statement(address: PostgresAddress, access: Access) -> bytes:
     """Return what begins a transaction: one that sees a single moment, or one that writes."""
     limits = [f"SET LOCAL {name} = {int(seconds * 1000)}" for name, seconds in LIMITS.items()]
-    return "; ".join(filter(None, (_BEGIN[access], *limits, address.search_path))).encode()
+    return "; ".join(filter(None, (_BEGIN[access], *limits, _PLAN_AS_NEEDED, address.search_path))).encode()
 
 
 def session_statement(address: PostgresAddress) -> bytes:
     """Return what sets for a whole session what `begin_statement` sets for a transaction. Not behind a pooler."""
     limits = [f"SET {name} = {int(seconds * 1000)}" for name, seconds in LIMITS.items()]
-    return "; ".join(filter(None, (WRITES, *limits, address.search_path.replace("SET LOCAL", "SET")))).encode()
+    path = address.search_path.replace("SET LOCAL", "SET")
+    return "; ".join(filter(None, (WRITES, *limits, _PLAN_ONCE, path))).encode()
 
 
 class PostgresDriver:
@@ -356,7 +363,7 @@ def no_connection(name: str, error: psycopg.Error | OSError | UnicodeError) -> S
 
 _TOO_MANY = re.compile("too many connections|too many clients|connection slots are reserved")
 _FEWER = (
-    "a process takes up to database_connections and 3 more, so lower that setting or have the server admit more of them"
+    "a process takes up to database_connections and 2 more, so lower that setting or have the server admit more of them"
 )
 
 

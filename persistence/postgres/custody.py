@@ -100,9 +100,13 @@ class WorkCalls(NamedTuple):
 def call_for_records(calls: Calls, driver: Driver, records: Iterable[ConversationRecord]) -> None:
     """Call for processes because these conversations were stored as they are."""
     for record in records:
-        work = Work.of(record.head)
-        its = WorkCalls.of(NO_WORK, work, now=work.waits or bool(record.outbox))
-        its.make(calls, driver, record.id)
+        calls_of_record(record).make(calls, driver, record.id)
+
+
+def calls_of_record(record: ConversationRecord) -> WorkCalls:
+    """Return the calls for a conversation that was stored as it is. `Pure.`"""
+    work = Work.of(record.head)
+    return WorkCalls.of(NO_WORK, work, now=work.waits or bool(record.outbox))
 
 
 _TAKE = """

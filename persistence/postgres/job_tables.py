@@ -41,7 +41,7 @@ do not know its lease."""
 TASK = "turnwise.conversation"
 """The task of all jobs. The lock of a job is the id of its conversation, and all that the task needs."""
 
-REVISION = 1
+REVISION = 2
 """The revision of what is added to procrastinate's tables. To be counted on when `_ADDED` changes."""
 
 _LONGEST_NAME = 64
@@ -74,15 +74,45 @@ EXCEPTION WHEN unique_violation THEN
 END
 $body$;
 
-CREATE OR REPLACE FUNCTION turnwise_end(job bigint, conversation text) RETURNS boolean LANGUAGE plpgsql
+ALTER TABLE procrastinate_jobs DISABLE TRIGGER procrastinate_jobs_notify_queue_job_inserted_v1;
+
+CREATE OR REPLACE FUNCTION turnwise_exchange(
+    worker bigint, ended bigint[], called text[], looks boolean, most integer, OUT job bigint, OUT conversation text
+) RETURNS SETOF record LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $body$
 DECLARE
-    is_called boolean;
+    one bigint;
+    its text;
+    taken integer := 0;
 BEGIN
-    PERFORM procrastinate_finish_job_v1(job, 'succeeded', true), set_config('synchronous_commit', 'off', true);
-    EXECUTE 'SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = $1 AND status = ''todo'')'
-        INTO is_called USING conversation;
-    RETURN is_called;
+    FOREACH one IN ARRAY ended LOOP
+        DELETE FROM procrastinate_jobs WHERE id = one AND status = 'doing' RETURNING lock INTO its;
+        IF FOUND THEN
+            called := called || its;
+        END IF;
+    END LOOP;
+    FOREACH its IN ARRAY called LOOP
+        EXIT WHEN taken >= most;
+        UPDATE procrastinate_jobs SET status = 'doing', worker_id = worker WHERE id = (
+            SELECT id FROM procrastinate_jobs WHERE queueing_lock = its AND status = 'todo' AND NOT EXISTS (
+                SELECT FROM procrastinate_jobs AS running WHERE running.lock = its AND running.status = 'doing'
+            ) FOR UPDATE SKIP LOCKED
+        ) RETURNING id, lock INTO job, conversation;
+        IF FOUND THEN
+            taken := taken + 1;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    IF looks AND taken < most THEN
+        SELECT id, lock FROM procrastinate_fetch_job_v2(ARRAY['{QUEUE}'], worker) INTO job, conversation;
+        IF job IS NOT NULL THEN
+            taken := taken + 1;
+            RETURN NEXT;
+        END IF;
+    END IF;
+    IF taken = 0 THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
 END
 $body$;
 """
@@ -91,10 +121,14 @@ second while 10,000 jobs wait. Jobs are deleted when they end, so the table is s
 be many times what lives; how many rows live says nothing about when to clean up. The one row of `turnwise_looks` says
 when workers have looked for what is due, and for what was left over.
 
-`turnwise_end` ends a job, and says whether another one of its conversation waits, which nobody could take so far. The
-question is planned each time, for as many jobs as there are. Its commit does not wait for the disk: a worker whose
-server has crashed looks for jobs that it has ended already, and a call between the question and the end of the commit
-would wait for the next look."""
+`turnwise_exchange` ends jobs, and takes others, `most` at the most: those of the conversations that were `called` for
+and of those whose jobs were ended, as far as they wait, and, if the worker `looks`, the first of all that wait. It
+looks for one conversation at a time, by unique indexes: for several at once the server might rather read all that
+wait. If none was taken, its commit does not wait for the disk: a worker whose server has crashed looks for jobs that
+it has ended already.
+
+Nothing is notified when a job is inserted: a notice in the transaction of a step would have all steps that begin work
+wait for each other, and would wake every worker once more. Whoever calls tells the others behind the commit."""
 
 
 @dataclass(frozen=True)

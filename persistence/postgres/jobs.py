@@ -1,13 +1,17 @@
 """Jobs of procrastinate: each of them says that somebody has to look after one conversation.
 
-    a step begins work   -> a job waits, from the commit of the step on
+    a step begins work   -> a job waits, from the commit of the step on, and the workers are told
     a worker takes it    -> the job runs: its lock, the id of the conversation, keeps others from running another one
     the conversation rests -> the worker ends the job, which is deleted
     the worker dies      -> its heart stops; after a lease another worker calls again, and ends the old job
 
-procrastinate keeps the jobs, the locks and the heartbeats, and its `JobManager` is used for all of them. Its `Worker`
+procrastinate keeps the jobs, the locks and the heartbeats, and its `JobManager` is used for what is rare. Its `Worker`
 is not: it stops when its heart misses a beat, and then ends what runs, but a server that was restarted is no reason to
 drop a conversation; it misses a job that is inserted while it looks for one; and it takes twice the processor time.
+
+Each conversation belongs to one of the workers that are alive, which takes its jobs as soon as it hears of them: it has
+the conversation in memory then, from the turns before. Only what that one does not take is taken by another. What a
+worker ends and what it takes next is one statement, so a job costs one way to the server.
 
 Jobs are never retried, because nothing says who may end one: a process that stood still, and was given up, would end
 the job under which another one works. So a new job comes first, and then the old one ends. Whoever dies in between
@@ -26,24 +30,25 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import psycopg
 from procrastinate import BaseConnector
-from procrastinate.connector import Notify
 from procrastinate.exceptions import NoResult
-from procrastinate.jobs import Job, Notification
+from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from psycopg.rows import dict_row
-from psycopg.sql import SQL, Identifier
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..patience import FIRST_WAIT, LONGEST_WAIT, Moment, until_stored
 from ..ports import JobsHealth
-from .connection import WRITES, adapt, failure, hearing, is_pooled, no_connection
+from .connection import WRITES, adapt, failure, is_pooled, no_connection
 from .examination import skew
 from .job_tables import QUEUE, JobTables
+from .notices import JobWaits, Notices
 
 if TYPE_CHECKING:
     from ..sql.statements import Driver
@@ -51,8 +56,6 @@ if TYPE_CHECKING:
     from .database import PostgresDatabase
 
 logger = logging.getLogger("turnwise.postgres")
-
-T = TypeVar("T")
 
 LookAfter = Callable[[str], Awaitable[None]]
 
@@ -64,11 +67,18 @@ SKEW = 5.0
 what is due by the sweeps."""
 
 BATCH = 500
-"""How many conversations are read at once that are called for."""
+"""How many conversations are read at once that are called for, and how many jobs are looked for."""
 
 STAND_BY = 0.1
-"""Seconds after which a worker looks for a job that it has heard of, if it is another one's turn. That one has taken it
-by then, if it can: without turns all workers would look for each job."""
+"""Seconds after which a worker sees to a job that it has heard of, if the conversation belongs to another one. That one
+has taken it by then, if it can: else all workers would look for each job."""
+
+END_DELAY = 0.05
+"""Seconds for which a job that has ended waits for the next one to be taken. Until then its conversation is looked
+after by nobody else, but whoever calls for it is heard by this worker, and this one ends it then."""
+
+MOST_HEARD = 10_000
+"""How many conversations are remembered that were called for. If there are more, any job is looked for."""
 
 PATIENCE = 10.0
 """Seconds for which an answer of the server is waited for. Another connection may be better."""
@@ -93,22 +103,42 @@ FROM (SELECT clock_timestamp() - %s * interval '1 second' AS since) AS lease"""
 
 
 class PostgresJobs:
-    """Implements the port `Jobs`, and what `Calls` of a store are made with: `tables`."""
+    """Implements the port `Jobs`, and what `Calls` of a store are made with: `tables`.
 
-    def __init__(self, database: PostgresDatabase, tables: JobTables) -> None:
+    Workers hear of calls by the `notices` of the store, while somebody listens to these. A call of which nothing is
+    heard waits until a worker looks.
+    """
+
+    def __init__(self, database: PostgresDatabase, tables: JobTables, notices: Notices) -> None:
         self._database = database
         self.tables = tables
+        self._notices = notices
+        self._workers: list[_Worker] = []
+        notices.note_job = self._hear
 
     async def call(self, conversation_id: str) -> None:
         """See `Jobs`."""
         await self._database.write(lambda driver: self.tables.call(driver, conversation_id))
+        self.tell(conversation_id)
+
+    def tell(self, conversation_id: str) -> None:
+        """Tell the workers, here and in other processes, that a process was called for. The call must be committed."""
+        self._notices.tell(JobWaits(conversation_id))
+        self._hear(conversation_id)
+
+    def _hear(self, conversation_id: str) -> None:
+        for worker in self._workers:
+            worker.hear(conversation_id)
 
     async def serve(self, look_after: LookAfter, *, slots: int, lease: float) -> None:
-        """See `Jobs`. Has two connections of its own, so that its heart beats although all others are in use."""
+        """See `Jobs`. Has a connection of its own, so that its heart beats although all others are in use."""
         session = _Session(self._database.address, self.tables)
+        worker = _Worker(session, look_after, self.tell, slots, lease)
+        self._workers.append(worker)
         try:
-            await _Worker(session, look_after, slots, lease).run()
+            await worker.run()
         finally:
+            self._workers.remove(worker)
             await session.end()
 
     async def health(self, *, lease: float) -> JobsHealth:
@@ -127,32 +157,42 @@ class PostgresJobs:
 
 
 class _Worker:
-    """Takes jobs, of at most `slots` at once, has `look_after` do them, and sees to those of workers that have died."""
+    """Takes jobs, of at most `slots` at once, has `look_after` do them, and sees to those of workers that have died.
+    `tell` tells all workers that a process was called for."""
 
-    def __init__(self, session: _Session, look_after: LookAfter, slots: int, lease: float) -> None:
+    def __init__(
+        self, session: _Session, look_after: LookAfter, tell: Callable[[str], None], slots: int, lease: float
+    ) -> None:
         self._session = session
         self._manager = JobManager(session)
         self._look_after = look_after
+        self._tell = tell
+        self._slots = slots
         self._lease = lease
-        self._id = 0
-        self._slots = asyncio.Semaphore(slots)
+        self._heart = _Heart(session, self._manager, lease)
         self._in_hand: dict[int, asyncio.Task[None]] = {}
         """The jobs that run here, until the server knows that they have ended."""
+        self._running: dict[str, int] = {}
+        """The same jobs, by conversation."""
+        self._called_again = set[int]()
+        """Those of them whose conversation was called for meanwhile."""
+        self._ended: dict[int, asyncio.Future[None]] = {}
+        """Those of them of which the server does not know yet that they have ended, and what waits until it does."""
+        self._is_to_end = False
+        """Whether the server is to be told of these now."""
         self._takes = True
-        self._expected = 0
-        """How many jobs may wait that this worker has heard of."""
+        self._exchanges = True
+        self._heard: dict[str, None] = {}
+        """The conversations of which a job may wait for this worker, in order."""
+        self._left_to_others: dict[str, float] = {}
+        """Those that belong to other workers, in order, and when they were called for."""
+        self._stands_by: asyncio.TimerHandle | None = None
         self._is_to_look = True
         """Whether there may be any number of jobs."""
         self._has_news = asyncio.Event()
-        self._later: asyncio.TimerHandle | None = None
-        self._place, self._workers = 0, 1
-        """Which of the workers this one is, in the order of their ids, and how many there are."""
         self._is_in_doubt = False
         """Whether there may be jobs of this worker that it knows nothing of: an answer was lost, or a commit."""
         self._connections = 0
-        self._beat_at = _now()
-        self._well_since: float | None = None
-        self._is_skewed = False
 
     async def run(self) -> None:
         """Work until this is cancelled, or something fails that will not pass, which is raised. Then wait for what has
@@ -161,9 +201,8 @@ class _Worker:
         acts = [
             asyncio.ensure_future(act)
             for act in (
-                self._take_all(),
-                self._listen(),
-                self._repeat(self._expect_any, LOOK),
+                self._exchange_all(),
+                self._repeat(self._look, LOOK),
                 self._repeat(self._rescue, self._lease / 4),
                 self._repeat(self._call_for_due, LOOK),
             )
@@ -176,153 +215,181 @@ class _Worker:
             await _until_done(asyncio.ensure_future(self._end(heart, acts)))
 
     async def _end(self, heart: asyncio.Task[None], acts: list[asyncio.Task[None]]) -> None:
-        taking, *others = acts
+        exchanging, *others = acts
         self._takes = False
         self._has_news.set()
         for each in others:
             each.cancel()
-        while waits := [each for each in (taking, *self._in_hand.values()) if not each.done()]:
+        while waits := [each for each in (exchanging, *self._in_hand.values()) if not each.done()]:
             await asyncio.wait(waits)
         heart.cancel()
-        await asyncio.gather(taking, *others, heart, return_exceptions=True)
+        await asyncio.gather(exchanging, *others, heart, return_exceptions=True)
         with suppress(StoreError):  # while it is registered, others miss it, and find what it has left
             while (job := await self._unknown_job()) is not None:
                 await self._hand_on(job)
-            await self._manager.unregister_worker(self._id)
-
-    # --- the heart
+            await self._manager.unregister_worker(self._heart.worker_id)
 
     async def _live(self) -> None:
-        await self._until_stored(self._register)
-        await self._repeat(self._beat, self._lease / 4)
-
-    async def _register(self) -> None:
-        self._id = await self._manager.register_worker()
+        await self._until_stored(self._heart.register)
         self._has_news.set()
+        await self._repeat(self._heart.beat, self._lease / 4)
 
-    async def _beat(self) -> None:
-        """Tell the others that this worker is alive."""
-        now = _now()
-        try:
-            await self._manager.update_heartbeat(self._id)
-            alive = await self._session.rows(_ALIVE, {"lease": self._lease})
-        except StorageFailed:
-            self._well_since = None
-            raise
-        if self._well_since is None or now.since(self._beat_at) > self._lease / 2:
-            self._well_since = now.monotonic  # everybody may have stood still
-        self._beat_at = now
-        before = [each["id"] < self._id for each in alive]
-        self._place, self._workers = sum(before), max(1, len(before))
-        self._compare_clocks(now.wall, [each["now"] for each in alive])
+    # --- taking and ending jobs
 
-    def _compare_clocks(self, before: float, server: list[float]) -> None:
-        """Warn if what is due is performed here at the wrong moment: the clock of this process decides."""
-        sentence = skew(before, server[0], time.time()) if server else None
-        if sentence is not None and not self._is_skewed:
-            logger.warning("%s", sentence)
-        self._is_skewed = sentence is not None
-
-    # --- taking jobs
-
-    async def _listen(self) -> None:
-        async def note(*, channel: str, notification: Notification) -> None:
-            if notification["job_id"] % self._workers == self._place:
-                self._expect(1)
-            elif self._later is None:
-                self._later = asyncio.get_running_loop().call_later(STAND_BY, self._stand_in)
-
-        while True:
-            with suppress(StorageFailed):
-                await self._manager.listen_for_jobs(on_notification=note, queues=[QUEUE])
-            await asyncio.sleep(LOOK)
+    def hear(self, conversation_id: str) -> None:
+        """Somebody has called for a process that looks after this conversation."""
+        job_id = self._running.get(conversation_id)
+        if job_id is not None and job_id not in self._ended:
+            self._called_again.add(job_id)
+        elif job_id is not None or self._heart.is_mine(conversation_id):
+            self._expect(conversation_id)
+        elif len(self._left_to_others) < MOST_HEARD:
+            self._left_to_others.setdefault(conversation_id, time.monotonic())
+            if self._stands_by is None:
+                self._stands_by = asyncio.get_running_loop().call_later(STAND_BY, self._stand_in)
 
     def _stand_in(self) -> None:
-        self._later, self._is_to_look = None, True
+        """See to the jobs that were left to other workers for long, if there is a slot."""
+        now, self._stands_by = time.monotonic(), None
+        while self._left_to_others:
+            conversation_id, heard_at = next(iter(self._left_to_others.items()))
+            if (rest := heard_at + STAND_BY - now) > 0:
+                self._stands_by = asyncio.get_running_loop().call_later(rest, self._stand_in)
+                break
+            del self._left_to_others[conversation_id]
+            if self._free:
+                self._expect(conversation_id)
+            else:
+                self._is_to_look = True
+
+    def _expect(self, conversation_id: str) -> None:
+        """Expect that a job of this conversation waits."""
+        if len(self._heard) < MOST_HEARD:
+            self._heard[conversation_id] = None
+        else:
+            self._is_to_look = True
         self._has_news.set()
 
-    def _expect(self, jobs: int) -> None:
-        self._expected += jobs
-        self._has_news.set()
-
-    async def _expect_any(self) -> None:
+    async def _look(self) -> None:
         self._is_to_look = True
         self._has_news.set()
 
-    async def _take_all(self) -> None:
-        wait = FIRST_WAIT
-        while self._takes:
-            if not self._id or not (self._expected or self._is_to_look):
-                self._has_news.clear()
-                await self._has_news.wait()
-                continue
-            try:
-                await self._take()
-                wait = FIRST_WAIT
-            except StorageFailed:
-                self._is_in_doubt = self._is_to_look = True
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-
-    async def _take(self) -> None:
-        """Take a job, if there is one, once there is a slot for it."""
-        await self._slots.acquire()
+    async def _exchange_all(self) -> None:
+        """Take jobs, and end those that were done, until nothing more is taken and all have ended."""
+        wait, well_at = FIRST_WAIT, time.monotonic()
         try:
-            job = await self._fetch() if self._takes else None
-        except BaseException:
-            self._slots.release()
-            raise
-        if job is None:
-            self._slots.release()
-        else:
-            self._begin(job)
+            while self._takes or self._in_hand:
+                if not self._has_to_exchange():
+                    self._has_news.clear()
+                    await self._has_news.wait()
+                    well_at = time.monotonic()
+                    continue
+                try:
+                    await self._exchange()
+                    wait, well_at = FIRST_WAIT, time.monotonic()
+                except StorageFailed:
+                    self._is_in_doubt = self._is_to_look = True
+                    if not self._takes and time.monotonic() - well_at > LONGEST_END:
+                        self._note_ended(tuple(self._ended))  # others find what this one leaves
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, LONGEST_WAIT)
+        finally:
+            self._exchanges = False
+            self._note_ended(tuple(self._ended))
 
-    async def _fetch(self) -> Job | None:
+    def _has_to_exchange(self) -> bool:
+        if not self._heart.worker_id:
+            return False
+        if self._ended and (self._is_to_end or not self._takes):
+            return True
+        return self._takes and bool(self._free) and (bool(self._heard) or self._is_to_look)
+
+    @property
+    def _free(self) -> int:
+        """How many more conversations may be looked after, once the server knows which jobs have ended."""
+        return max(0, self._slots - len(self._in_hand) + len(self._ended))
+
+    async def _exchange(self) -> None:
+        """End the jobs that were done, and take others."""
         if self._connections != self._session.connections:
             self._connections, self._is_in_doubt = self._session.connections, True
-        if self._is_in_doubt:
-            if (job := await self._unknown_job()) is not None:
-                return job
-            self._is_in_doubt = False
-        expected = self._expected
-        try:
-            job = await self._manager.fetch_job([QUEUE], self._id)
-        except psycopg.errors.ForeignKeyViolation:  # given up for long, so that this worker was forgotten
-            await self._register()
-            return None
-        except psycopg.errors.UniqueViolation:  # another worker was faster, with another job of the conversation
-            return None
-        if job is not None:
-            self._expected = max(0, self._expected - 1)
+        if not self._is_in_doubt or not self._takes or not self._free:
+            await self._end_and_take()
+        elif (job := await self._unknown_job()) is not None:
+            assert job.id is not None, "the job is stored"
+            self._begin(job.id, job.lock or "")
         else:
-            # What was told of meanwhile may have come too late for this look.
-            self._expected -= expected
-            self._is_to_look = False
-        return job
+            self._is_in_doubt = False
+
+    async def _end_and_take(self) -> None:
+        most = self._free if self._takes else 0
+        ended, heard, looks = list(self._ended), list(islice(self._heard, BATCH)), self._is_to_look and most > 0
+        for each in heard:  # before the statement: whoever calls meanwhile is to be heard once more
+            del self._heard[each]
+        self._is_to_look = self._is_to_look and not looks
+        self._is_to_end = False
+        given = {"worker": self._heart.worker_id, "ended": ended, "called": heard, "looks": looks, "most": most}
+        try:
+            taken = await self._session.rows(_EXCHANGE, given)
+        except psycopg.errors.ForeignKeyViolation:  # given up for long, so that this worker was forgotten
+            self._is_to_look = self._is_to_end = True
+            await self._heart.register()
+            return
+        except psycopg.errors.UniqueViolation:  # another worker was faster, with another job of the conversation
+            self._is_to_look = self._is_to_end = True
+            return
+        self._note_ended(ended)
+        for row in taken:
+            self._begin(row["job"], row["conversation"])
+        if taken and (looks or len(taken) == most):
+            self._is_to_look = True  # more of them may wait
+
+    def _note_ended(self, jobs: Iterable[int]) -> None:
+        """Nobody need be told any more that these jobs have ended."""
+        for job_id in jobs:
+            self._ended.pop(job_id).set_result(None)
 
     async def _unknown_job(self) -> Job | None:
         """Return a job that this worker has taken without hearing of it."""
-        mine = await self._manager.list_jobs_async(queue=QUEUE, status="doing", worker_id=self._id)
+        mine = await self._manager.list_jobs_async(queue=QUEUE, status="doing", worker_id=self._heart.worker_id)
         return next((job for job in mine if job.id not in self._in_hand), None)
 
-    def _begin(self, job: Job) -> None:
-        assert job.id is not None, "the job is stored"
-        job_id = job.id
-        self._in_hand[job_id] = task = asyncio.ensure_future(self._do(job, job_id))
+    def _begin(self, job_id: int, conversation_id: str) -> None:
+        self._in_hand[job_id] = task = asyncio.ensure_future(self._do(job_id, conversation_id))
+        self._running[conversation_id] = job_id
 
         def over(done: asyncio.Task[None]) -> None:
             del self._in_hand[job_id]
-            self._slots.release()
+            self._called_again.discard(job_id)
+            if self._running[conversation_id] == job_id:
+                del self._running[conversation_id]
             if done.cancelled() or done.exception() is not None:
                 self._is_in_doubt = self._is_to_look = True
+            self._has_news.set()
 
         task.add_done_callback(over)
 
-    async def _do(self, job: Job, job_id: int) -> None:
-        conversation_id = job.lock or ""
+    async def _do(self, job_id: int, conversation_id: str) -> None:
         if not self._takes or not await self._is_looked_after(conversation_id):
             await self._until_stored(lambda: self._call(conversation_id))
-        await self._until_stored(lambda: self._finish(job_id, conversation_id))
+        if job_id in self._called_again:
+            self._expect(conversation_id)
+        await self._until_ended(job_id)
+
+    async def _until_ended(self, job_id: int) -> None:
+        """Return when the server knows that this job has ended, or nobody tells it any more."""
+        if not self._exchanges:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._ended:
+            loop.call_later(END_DELAY, self._end_now)
+        ended = self._ended[job_id] = loop.create_future()
+        self._has_news.set()
+        await ended
+
+    def _end_now(self) -> None:
+        self._is_to_end = True
+        self._has_news.set()
 
     async def _is_looked_after(self, conversation_id: str) -> bool:
         try:
@@ -336,18 +403,11 @@ class _Worker:
             await asyncio.sleep(REST)
         return False
 
-    # --- calling and ending
+    # --- calling
 
     async def _call(self, conversation_id: str) -> None:
         await self._session.rows("SELECT turnwise_call(%(id)s)", {"id": conversation_id})
-
-    async def _finish(self, job_id: int, conversation_id: str) -> None:
-        """End a job. One that somebody else has ended already is none of this worker any more."""
-        with suppress(psycopg.errors.RaiseException):
-            given = {"job": job_id, "id": conversation_id}
-            (found,) = await self._session.rows("SELECT turnwise_end(%(job)s, %(id)s) AS is_called", given)
-            if found["is_called"]:
-                self._expect(1)
+        self._tell(conversation_id)
 
     async def _until_stored(self, act: Callable[[], Awaitable[None]]) -> None:
         """Act, and try again while the server takes nothing. As the worker ends, not for long: others find what it
@@ -370,24 +430,17 @@ class _Worker:
     async def _rescue(self) -> None:
         """Call again for what dead workers have in hand, and at once for what is in the hands of one that everybody
         has forgotten."""
-        may_miss = self._may_miss_others()
+        may_miss = self._heart.may_miss_others
         for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._lease):
             if job.worker_id is None or may_miss:
                 await self._hand_on(job)
                 logger.warning("The conversation %s was in the hands of a worker that is dead.", job.lock)
 
-    def _may_miss_others(self) -> bool:
-        """Whether who has not been heard of is dead. After an outage of the server, or of this process, that is so of
-        all, so everybody gets a lease of time before anybody is missed."""
-        now = _now()
-        is_well = self._well_since is not None and now.monotonic - self._well_since >= self._lease
-        return is_well and now.since(self._beat_at) <= self._lease / 2  # else it is this process that stood still
-
     async def _hand_on(self, job: Job) -> None:
         """Call for somebody else who does the job, and then end it."""
-        assert job.id is not None, "the job is stored"
         await self._call(job.lock or "")
-        await self._finish(job.id, job.lock or "")
+        with suppress(psycopg.errors.RaiseException):  # somebody else has ended it
+            await self._manager.finish_job(job, Status.SUCCEEDED, delete_job=True)
 
     async def _call_for_due(self) -> None:
         """Call for what has become due, and now and then for what was left over, unless another worker does."""
@@ -401,6 +454,61 @@ class _Worker:
                 await self._manager.prune_stalled_workers(10 * self._lease)
 
 
+class _Heart:
+    """Tells the other workers that one is alive, and knows which of them are."""
+
+    def __init__(self, session: _Session, manager: JobManager, lease: float) -> None:
+        self._session = session
+        self._manager = manager
+        self._lease = lease
+        self.worker_id = 0
+        """By which the worker is registered; 0 before it is."""
+        self._place, self._workers = 0, 1
+        """Which of the workers this one is, in the order of their ids, and how many there are."""
+        self._beat_at = _now()
+        self._well_since: float | None = None
+        self._is_skewed = False
+
+    async def register(self) -> None:
+        """Have the others know of this worker. Raises `StorageFailed`, as `beat` does."""
+        self.worker_id = await self._manager.register_worker()
+
+    async def beat(self) -> None:
+        """Tell the others that this worker is alive."""
+        now = _now()
+        try:
+            await self._manager.update_heartbeat(self.worker_id)
+            alive = await self._session.rows(_ALIVE, {"lease": self._lease})
+        except StorageFailed:
+            self._well_since = None
+            raise
+        if self._well_since is None or now.since(self._beat_at) > self._lease / 2:
+            self._well_since = now.monotonic  # everybody may have stood still
+        self._beat_at = now
+        before = [each["id"] < self.worker_id for each in alive]
+        self._place, self._workers = sum(before), max(1, len(before))
+        self._compare_clocks(now.wall, [each["now"] for each in alive])
+
+    def is_mine(self, conversation_id: str) -> bool:
+        """Whether a conversation belongs to this worker: each belongs to one of those that are alive."""
+        return crc32(conversation_id.encode()) % self._workers == self._place
+
+    @property
+    def may_miss_others(self) -> bool:
+        """Whether who has not been heard of is dead. After an outage of the server, or of this process, that is so of
+        all, so everybody gets a lease of time before anybody is missed."""
+        now = _now()
+        is_well = self._well_since is not None and now.monotonic - self._well_since >= self._lease
+        return is_well and now.since(self._beat_at) <= self._lease / 2  # else it is this process that stood still
+
+    def _compare_clocks(self, before: float, server: list[float]) -> None:
+        """Warn if what is due is performed here at the wrong moment: the clock of this process decides."""
+        sentence = skew(before, server[0], time.time()) if server else None
+        if sentence is not None and not self._is_skewed:
+            logger.warning("%s", sentence)
+        self._is_skewed = sentence is not None
+
+
 def _now() -> Moment:
     return Moment(time.monotonic(), time.time())
 
@@ -411,6 +519,10 @@ async def _until_done(task: asyncio.Task[None]) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
 
+
+_EXCHANGE = """
+SELECT job, conversation
+FROM turnwise_exchange(%(worker)s, %(ended)s::bigint[], %(called)s::text[], %(looks)s, %(most)s::integer)"""
 
 _ALIVE = """
 SELECT id, extract(epoch FROM clock_timestamp())::float8 AS now FROM procrastinate_workers
@@ -590,20 +702,6 @@ class _Session(BaseConnector):
     async def execute_query_all_async(self, query: str, **arguments: Any) -> list[dict[str, Any]]:
         """Execute a statement, and return what it finds."""
         return await self.rows(query, arguments)
-
-    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
-        """Listen, on a connection of its own, until it breaks. Behind a pooler nothing is heard."""
-        try:
-            async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
-                for channel in channels:
-                    await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
-                with hearing(connection) as heard:
-                    while True:
-                        for notice in await heard.next():
-                            with suppress(ValueError, KeyError, TypeError):  # anybody may notify
-                                await on_notification(channel=notice.channel, payload=notice.payload)
-        except (psycopg.Error, OSError) as error:
-            raise failure(self._name, error) from error
 
 
 if TYPE_CHECKING:

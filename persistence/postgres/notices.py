@@ -2,7 +2,8 @@
 
     step committed ─┐                                  ┌─ the loop of the conversation catches up
     deleted ────────┼─ bundle ── NOTIFY ── LISTEN ─────┼─ its loop ends
-    token shown ────┘                                  └─ watchers see it
+    token shown ────┤                                  ├─ watchers see it
+    job waits ──────┘                                  └─ the worker takes it to which the conversation belongs
 
 PostgreSQL carries them by NOTIFY and LISTEN. A NOTIFY takes a lock of the whole server until its transaction is on the
 disk, so steps that notify in their own transactions are committed one after the other: 24 connections stored a third of
@@ -27,7 +28,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf
 from time import monotonic
@@ -72,6 +73,13 @@ PULSE, PATIENCE = 15.0, 5.0
 """Seconds between two notices that a process sends to itself, and until one counts as not heard."""
 
 
+@dataclass(frozen=True)
+class JobWaits:
+    """Somebody has called for a process that looks after this conversation. Only workers hear of it."""
+
+    conversation_id: str
+
+
 class Notices:
     """What a process tells the others, and hears from them. A store has one, and calls it from the event loop.
 
@@ -91,13 +99,16 @@ class Notices:
         self._sent_at = 0.0
         self._is_closed = False
         self._heard_itself_at = -inf
+        self.note_job: Callable[[str], None] | None = None
+        """Is told of each conversation that another process has called for."""
         self.bundles = 0
         """How many bundles were sent."""
 
     # --- telling
 
-    def tell(self, notice: Notice) -> None:
-        """Tell the others. A step, or a deletion, must be committed: whoever hears of it reads it. Does not wait."""
+    def tell(self, notice: Notice | JobWaits) -> None:
+        """Tell the others. A step, a deletion or a job must be committed: whoever hears of it reads it. Does not
+        wait."""
         if self._is_closed:
             return
         self._outgoing.add(notice)
@@ -223,7 +234,11 @@ class Notices:
             self._heard_itself_at = monotonic()
             return
         for piece in pieces:
-            if (notice := _decoded(piece)) is not None:
+            notice = _decoded(piece)
+            if isinstance(notice, JobWaits):
+                if self.note_job is not None:
+                    self.note_job(notice.conversation_id)
+            elif notice is not None:
                 yield notice
 
 
@@ -250,10 +265,12 @@ class Outgoing:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, Notice] = {}
+        self._waiting: dict[int, Notice | JobWaits] = {}
         self._next = 0
         self._steps: dict[str, int] = {}
         """The place of the notice of a step, by conversation."""
+        self._jobs: set[str] = set()
+        """The conversations that were called for."""
         self._tokens: dict[str, int] = {}
         """The place of the token that the next one may be added to, by conversation."""
         self._live = 0
@@ -261,7 +278,7 @@ class Outgoing:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, notice: Notice) -> None:
+    def add(self, notice: Notice | JobWaits) -> None:
         """Add a notice, or add to one that waits."""
         match notice:
             case StepStored(conversation_id):
@@ -274,6 +291,10 @@ class Outgoing:
                 self._append(notice)
             case ConversationGone():
                 self._append(notice)
+            case JobWaits(conversation_id):  # of too many, none need be told: workers look
+                if conversation_id not in self._jobs and len(self._jobs) < MOST_STEPS:
+                    self._jobs.add(conversation_id)
+                    self._append(notice)
 
     def take(self) -> Iterator[Sequence[str]]:
         """Take all that waits out, and yield it as bundles of JSON that fit into a payload each."""
@@ -322,13 +343,13 @@ class Outgoing:
         else:
             self._tokens[token.conversation_id] = self._append(token)
 
-    def _append(self, notice: Notice) -> int:
+    def _append(self, notice: Notice | JobWaits) -> int:
         self._next += 1
         self._waiting[self._next] = notice
         return self._next
 
     def _forget_all(self) -> None:
-        self._waiting, self._steps, self._tokens, self._live = {}, {}, {}, 0
+        self._waiting, self._steps, self._jobs, self._tokens, self._live = {}, {}, set(), {}, 0
 
 
 def _joined(before: LiveShown, token: LiveShown) -> LiveShown | None:
@@ -351,7 +372,7 @@ def _payload(node: str, pieces: Sequence[str]) -> str:
     return f"[{','.join((json.dumps(node), *pieces))}]"
 
 
-def _encoded(notice: Notice) -> str:
+def _encoded(notice: Notice | JobWaits) -> str:
     """Return a notice as JSON. One that cannot be sent becomes one that something is missed, or, if it is live, an
     empty one. `Pure.`"""
     fields: list[Any]
@@ -360,6 +381,8 @@ def _encoded(notice: Notice) -> str:
             fields = ["stored", conversation_id, seq]
         case ConversationGone(conversation_id):
             fields = ["gone", conversation_id]
+        case JobWaits(conversation_id):
+            fields = ["job", conversation_id]
         case LiveShown(conversation_id, effect_id, kind, data, place):
             fields = ["shown", conversation_id, effect_id, kind, dict(data), place]
         case NoticesMissed():
@@ -373,13 +396,15 @@ def _encoded(notice: Notice) -> str:
     return "[]" if isinstance(notice, LiveShown) else '["missed"]'
 
 
-def _decoded(piece: Any) -> Notice | None:
+def _decoded(piece: Any) -> Notice | JobWaits | None:
     """Return the notice that this JSON is; None for what this version does not know. `Pure.`"""
     match piece:
         case ["stored", str(conversation_id), int(seq)]:
             return StepStored(conversation_id, seq)
         case ["gone", str(conversation_id)]:
             return ConversationGone(conversation_id)
+        case ["job", str(conversation_id)] if conversation_id == encodable(conversation_id):
+            return JobWaits(conversation_id)
         case ["shown", str(conversation_id), int(effect_id), str(kind), dict(data), int(place)]:
             return LiveShown(conversation_id, effect_id, kind, data, place)
         case ["missed"]:

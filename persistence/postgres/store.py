@@ -105,8 +105,8 @@ class PostgresStore:
         except BaseException:
             await database.close()
             raise
-        jobs = PostgresJobs(database, calls)
         notices = Notices(_executing(database), address.direct_conninfo, channel_of(address.schema))
+        jobs = PostgresJobs(database, calls, notices)
         return cls(database, notices, jobs, calls, file_store)
 
     # --- one conversation
@@ -130,7 +130,7 @@ class PostgresStore:
 
         key = await self.database.write(add)
         position = LogPosition(key, row.seq, row.chain, row.chain, is_titled=details.first_message is not None)
-        self.tell(StepStored(conversation_id, row.seq))
+        self._tell_of_record(record)
         return PostgresLog(self, conversation_id, position, work)
 
     async def load(self, conversation_id: str) -> LoadedConversation:
@@ -225,10 +225,12 @@ class PostgresStore:
         await self.flush()
         if not at_rest:
             await self.database.write(lambda driver: custody.pass_on(driver, self.calls, taken))
+            self._jobs.tell(taken.conversation_id)
             return
         due = await self.database.write_once(lambda driver: custody.let_go(driver, taken))
         if due is not None:
             await self.database.write(lambda driver: self.calls.call_at(driver, taken.conversation_id, due))
+            self._jobs.tell(taken.conversation_id)
 
     async def confirm(self, taken: Taken) -> bool:
         """Whether this is still the custody of the conversation."""
@@ -319,7 +321,7 @@ class PostgresStore:
 
         await self.database.write(add)
         for record in given:
-            self.tell(StepStored(record.id, record.steps[-1].seq))
+            self._tell_of_record(record)
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
@@ -331,7 +333,10 @@ class PostgresStore:
             custody.call_for_records(self.calls, driver, (record,))
 
         await self.database.write(add)
-        self.tell(StepStored(record.id, record.steps[-1].seq))
+        self._tell_of_record(record)
+
+    def _tell_of_record(self, record: ConversationRecord) -> None:
+        self.tell_of_step(record.id, record.steps[-1].seq, custody.calls_of_record(record))
 
     # --- for its logs
 
@@ -342,6 +347,12 @@ class PostgresStore:
     def tell(self, notice: Notice) -> None:
         """Tell the other processes of something that is stored."""
         self._notices.tell(notice)
+
+    def tell_of_step(self, conversation_id: str, seq: int, its_calls: WorkCalls) -> None:
+        """Tell the other processes of a step that is stored, and the workers of the calls that it has made."""
+        self.tell(StepStored(conversation_id, seq))
+        if its_calls:
+            self._jobs.tell(conversation_id)
 
     def note(self, key: OutboxKey, receipt: Receipt) -> None:
         """Store the receipt of a delivery soon. Returns at once."""
@@ -480,8 +491,10 @@ class PostgresLog:
     async def _append(self, append: Append) -> None:
         async with self._moving:
             append.link()
+            fence = self._fence()
+            its_calls = self._calls_of(append, fence)
             try:
-                outcome = await self._store_step(append, self._fence())
+                outcome = await self._store_step(append, fence, its_calls)
             except psycopg.IntegrityError as error:
                 raise StoreConflict("The request, or the answer to the effect, is already in the log.") from error
             except StorageFailed:
@@ -490,13 +503,16 @@ class PostgresLog:
             _check(outcome)
             append.note_stored()
             self._work = _work_behind(append)
-            self._store.tell(StepStored(self._conversation_id, self._position.seq))
+            self._store.tell_of_step(self._conversation_id, self._position.seq, its_calls)
 
-    async def _store_step(self, append: Append, fence: int | None) -> Outcome:
-        """Store a linked step, and call for whoever goes on from there."""
+    def _calls_of(self, append: Append, fence: int | None) -> WorkCalls:
+        """Return the calls for whoever goes on behind a step."""
         before, after = self._work, _work_behind(append)
         begins = (after.waits and not before.waits) or bool(append.outgoing)
-        its_calls = WorkCalls.of(before, after, now=begins and fence is None)
+        return WorkCalls.of(before, after, now=begins and fence is None)
+
+    async def _store_step(self, append: Append, fence: int | None, its_calls: WorkCalls) -> Outcome:
+        """Store a linked step, and call for whoever goes on from there."""
         expression = its_calls.expression(self._store.calls)
         if append.details is None and (expression or not its_calls):
             call = CallingExpression(expression, self._conversation_id) if expression else None

@@ -16,6 +16,7 @@ import pytest
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.postgres import jobs
 from turnwise.persistence.postgres.jobs import PostgresJobs
+from turnwise.persistence.postgres.notices import channel_of
 from turnwise.persistence.postgres.store import PostgresStore
 from turnwise.persistence.sql.statements import Driver
 from turnwise.states.errors import StoreError
@@ -38,6 +39,7 @@ class Worker:
     everywhere: Counter[str]
 
     def __init__(self, store: PostgresStore, everywhere: Counter[str]) -> None:
+        self.store = store
         self.database = store.database
         self.jobs = jobs_of(store)
         self.everywhere = everywhere
@@ -50,6 +52,7 @@ class Worker:
         self.gate.set()
         self.does: Callable[[str], Awaitable[None]] | None = None
         self.serving: asyncio.Task[None]
+        self.listening: asyncio.Task[None]
 
     async def look_after(self, conversation_id: str) -> None:
         """Look after a conversation, as the engine does."""
@@ -69,14 +72,28 @@ class Worker:
 
     def serve(self, slots: int = 20, lease: float = LEASE) -> None:
         """Serve from now on."""
+        self.listening = asyncio.ensure_future(listen(self.store))
         self.serving = asyncio.ensure_future(self.jobs.serve(self.look_after, slots=slots, lease=lease))
 
     async def stop(self) -> None:
         """Serve no longer."""
+        self.listening.cancel()
         self.serving.cancel()
-        await asyncio.wait([self.serving])
+        await asyncio.wait([self.serving, self.listening])
         if not self.serving.cancelled() and (error := self.serving.exception()) is not None:
             raise error
+
+
+LISTENING = (
+    "SELECT FROM pg_stat_activity WHERE application_name = 'turnwise notices' AND datname = current_database() "
+    "AND query LIKE 'LISTEN%'"
+)
+
+
+async def listen(store: PostgresStore) -> None:
+    """Have a store hear what other processes tell, as an engine does, until this is cancelled."""
+    async for _ in store.notices():
+        pass
 
 
 def jobs_of(store: PostgresStore) -> PostgresJobs:
@@ -302,16 +319,32 @@ class TestServing:
         """It passes over what it does not understand."""
         async with serving(postgres_url) as (worker,):
             with looking(postgres_url) as connection:
-                listening = (
-                    "SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN \"proc%' AND datname = current_database()"
-                )
-                await until(lambda: connection.execute(listening).fetchone() is not None)
-                for payload in ("", "[]", "nonsense", '{"type": "job_inserted"}', '{"job_id": "seven"}', "null"):
-                    connection.execute("SELECT pg_notify('procrastinate_queue_v1#turnwise', %s)", (payload,))
+                await until(lambda: connection.execute(LISTENING).fetchone() is not None)
+                for payload in ('["x",["job"]]', '["x",["job",7]]', '["x",["job",null]]', '["x",["job","\\ud800",1]]'):
+                    connection.execute("SELECT pg_notify(%s, %s)", (channel_of(None), payload))
+                connection.execute("SELECT pg_notify(%s, %s)", (channel_of(None), '["x",["job","\\ud800"]]'))
+                connection.execute("SELECT pg_notify(%s, %s)", (channel_of(None), '["x",["job","of nobody"]]'))
             await worker.jobs.call("dinner")
             await until(lambda: worker.runs["dinner"] == 1)
             await asyncio.sleep(0.2)
             assert not worker.serving.done()
+            assert not worker.listening.done()
+
+    async def test_each_conversation_has_a_worker_of_its_own(
+        self, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Which takes it each time, because it has it in memory; whoever calls."""
+        monkeypatch.setattr(jobs, "STAND_BY", 3600.0)
+        names = [f"c{number}" for number in range(20)]
+        rounds: list[list[frozenset[str]]] = []
+        async with serving(postgres_url, 2) as workers, opened(postgres_url) as caller:
+            while len(rounds) < 3 or not rounds[-3] == rounds[-2] == rounds[-1] or not all(rounds[-1]):
+                for worker in workers:
+                    worker.runs.clear()
+                for name in names:
+                    await caller.jobs.call(name)
+                await until(lambda: total(workers) == Counter(names))
+                rounds.append([frozenset(worker.runs) for worker in workers])
 
     async def test_the_defaults_of_the_database_are_not_its_own(self, postgres_url: str) -> None:
         """An administrator may have made them for people who look at it by hand."""
@@ -360,6 +393,7 @@ class TestServing:
                 connection.execute("DROP SCHEMA turnwise_jobs CASCADE")
             with pytest.raises(StoreError, match=r"it lacks (tables|functions) of turnwise"):
                 await worker.serving
+            worker.listening.cancel()
 
     async def test_says_how_the_jobs_fare(self, postgres_url: str) -> None:
         """For whoever watches them."""
