@@ -109,7 +109,7 @@ class TestFinding:
     @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
     def test_a_fault_is_found(self, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
         """Some seed among the first fails on an engine with this fault."""
-        assert failure(fault.plant(monkeypatch), range(300)) is not None
+        assert failure(fault.plant(monkeypatch), range(400)) is not None
 
     def test_a_failure_says_how_to_see_it_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The seed, what is wrong, what led to it, and the command."""
