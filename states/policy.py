@@ -108,7 +108,7 @@ class ModelSettings(Rules):
 
     strict: bool | None = None
     """Whether the provider holds calls to the schemas of their tools. That is asked for each tool whose schema can be
-    held to: its objects are closed, and all their fields are required."""
+    written so: objects are closed and have all their fields, and null stands for one that is not given."""
 
     cache: Literal["auto", "off"] | None = None
     """With "auto", providers that want to be told are told up to where requests stay the same, so that they keep that

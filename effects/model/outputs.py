@@ -34,6 +34,7 @@ from ...states.values.value import DEEPEST, MAX_QUOTED, encodable, is_nested_dee
 from ..logs import performer_logger
 from ..schemas.check import MAX_FIELD, SchemaCheck
 from ..schemas.names import PropertyNames, property_names_of
+from ..schemas.strict import strict_schema
 from ..schemas.subschemas import Schema, mapped, resolve, subschemas, with_common_references
 from ..schemas.wire import wire_schema
 from .port import Llm, ModelAnswer, RequestedOutput, Token
@@ -185,43 +186,6 @@ def _root_names() -> Iterator[str]:
 
 def _pointing(schema: Schema, name: str) -> Schema:
     return {**schema, "$ref": f"#/$defs/{name}"} if schema.get("$ref") == "#" else schema
-
-
-_OF_STRICT = frozenset(
-    {"type", "properties", "required", "additionalProperties", "items", "prefixItems", "anyOf", "enum", "const", "$ref"}
-    | {"$defs", "title", "description", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "multipleOf"}
-    | {"exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "default"}
-)
-"""The keywords that strict schemas may have (OpenAI, "Structured outputs: supported schemas"). A default is left out:
-each field is written."""
-
-
-def strict_schema(schema: Schema) -> Schema | None:
-    """The schema with all fields required and no others permitted, as strict schemas are; None if it says something
-    that such a schema cannot say. `Pure.`"""
-    for one in subschemas(schema):
-        if not one.keys() <= _OF_STRICT or not _may_be_closed(one):
-            return None
-    strict: Schema = mapped(schema, _closed)
-    return strict
-
-
-def _may_be_closed(schema: Schema) -> bool:
-    others = schema.get("additionalProperties")
-    describes_object = schema.get("type") == "object" or "properties" in schema
-    is_described = "type" in schema or any(word in schema for word in ("$ref", "anyOf", "enum", "const"))
-    if describes_object and not schema.get("properties"):
-        return False  # an object of any content
-    return is_described and others in (None, False)
-
-
-def _closed(schema: Schema) -> Schema:
-    changed = {keyword: value for keyword, value in schema.items() if keyword != "default"}
-    if "$ref" in changed:
-        return {"$ref": changed["$ref"]}
-    if "properties" in changed:
-        changed |= {"required": [*changed["properties"]], "additionalProperties": False}
-    return changed if changed != schema else schema
 
 
 class OutputForms:

@@ -35,10 +35,9 @@ from ...states.values.acts import Audience
 from ...states.values.messages import Heard, Joined, Made, Message, Suspect, escape_tags, text_for_model
 from ...states.values.value import UNEXPLAINED, FailureKind
 from ..context import EffectContext, History
-from ..schemas.subschemas import subschemas
+from ..schemas.strict import strict_arguments
 from ..schemas.wire import wire_tools
 from ..text import DAYS, MONTHS
-from .outputs import strict_schema
 from .port import ModelRequest, RequestedOutput
 from .system_message import (
     CLAIM_PLACEHOLDER,
@@ -85,11 +84,15 @@ class OfferedTools:
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
         self.listed = list_tools(self.definitions)
         self._names = frozenset(each["function"]["name"] for each in self.definitions)
+        self._schemas = {
+            legal_name(each["function"]["name"]): each["function"].get("parameters") for each in definitions
+        }
 
     @cached_property
     def strict(self) -> OfferedTools:
-        """The same tools, of which those are marked as strict to whose schemas calls can be held. `Pure.`"""
-        return OfferedTools(tuple(map(_as_strict, self.definitions)))
+        """The same tools; those to whose schemas calls can be held are marked as strict, and their schemas have that
+        form. `Pure.`"""
+        return OfferedTools([_as_strict(one, self._schemas[one["function"]["name"]]) for one in self.definitions])
 
     def has(self, choice: str) -> bool:
         """Whether the model can be forced to this choice: any tool if one is "required", or the tool of this name."""
@@ -104,19 +107,14 @@ class OfferedTools:
         return extended
 
 
-def _as_strict(definition: WireMessage) -> WireMessage:
-    """The definition with its schema as strict ones are, if that says the same."""
+def _as_strict(definition: WireMessage, schema: Any) -> WireMessage:
+    """The definition of a tool with this schema as providers can hold calls to it, if they can."""
     function = definition["function"]
-    schema = function.get("parameters")
-    strict = strict_schema(schema) if isinstance(schema, dict) and _is_all_required(schema) else None
+    sent = function.get("parameters")
+    strict = strict_arguments(schema, sent) if isinstance(schema, dict) and isinstance(sent, dict) else None
     return (
         definition if strict is None else {**definition, "function": {**function, "parameters": strict, "strict": True}}
     )
-
-
-def _is_all_required(schema: WireMessage) -> bool:
-    """Whether every field of every object must be written."""
-    return all({*one.get("properties", ())} <= {*one.get("required", ())} for one in subschemas(schema))
 
 
 def write_system(system: str) -> tuple[WireMessage, ...]:

@@ -105,7 +105,7 @@ class TypedArguments(Arguments):
         self._fields = tuple((name, _field(place)) for place, name in enumerate(self.names))
 
     def _normalized(self, text: str) -> Normalized:
-        return normalized(text, self._marked)
+        return normalized(text, self._marked, self.schema)
 
     def _values(self, written: Normalized) -> dict[str, Any]:
         """The keyword arguments in the types of the function, with its defaults."""

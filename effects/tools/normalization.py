@@ -1,9 +1,10 @@
 """Reads the arguments of a call as a model meant them, where there is only one way to mean them.
 
 Models and servers write JSON that is nearly right: an object that is encoded twice, a list that is written as a text,
-a line end within a text, `7.0` for an integer, nothing at all for no arguments. A person sees at once what is meant,
-and asking the model again costs a request. So the text of a call is normalised before anything else reads it: the
-result is JSON, it is what is stored, approved and run, and normalising it once more changes nothing.
+a line end within a text, `7.0` for an integer, null for what is not given, nothing at all for no arguments. A person
+sees at once what is meant, and asking the model again costs a request. So the text of a call is normalised before
+anything else reads it: the result is JSON, it is what is stored, approved and run, and normalising it once more changes
+nothing.
 
 Nothing is guessed. A text stays a text wherever the schema admits one, a value that an alternative of the schema
 admits stays as it is, and nothing is converted that would lose a digit. What has two readings, such as text behind
@@ -85,15 +86,24 @@ def storable(text: str) -> str:
     return encodable_json(text) if text.strip() else "{}"
 
 
-def normalized(text: str, schema: Schema) -> Normalized:
-    """The arguments as the schema wants them, as far as that is certain. Raises InvalidArguments for a text that holds
-    no JSON object. What does not fit the schema stays as it is; to find it is up to the check. `Pure.`"""
+def normalized(text: str, schema: Schema, unmarked: Schema | None = None) -> Normalized:
+    """The arguments as the schema wants them, as far as that is certain. `unmarked` is the schema without marks, if it
+    has some. Raises InvalidArguments for a text that holds no JSON object. What does not fit the schema stays as it is;
+    to find it is up to the check. `Pure.`"""
     written = read_object(text)
     if _is_plain(written.data, schema):
         return written
+    plain = schema if unmarked is None else unmarked
     exact = _exact(written)
-    fitted = _Fitting(schema, exact).fit(exact)
+    given = _without_nulls(exact, plain)
+    fitted = _Fitting(schema, given).fit(given)
+    fitted = fitted if fitted is given else _without_nulls(fitted, plain)
     return written if fitted is exact else _rewritten(fitted)
+
+
+def _without_nulls(value: Any, schema: Schema) -> Any:
+    """The value without the members that are null because they are not given."""
+    return _Omitting(schema, value).fit(value) if any(part is None for part in _parts(value)) else value
 
 
 def check_booleans(data: dict[str, Any], schema: Schema) -> None:
@@ -427,8 +437,7 @@ class _Fitting:
                 return False
         if isinstance(value, dict):
             return self._admits_members(value, schema)
-        items = schema.get("items")
-        return not isinstance(value, list) or not isinstance(items, dict) or all(self._admits(v, items) for v in value)
+        return not isinstance(value, list) or all(self._admits(item, one) for item, one in described_in(value, schema))
 
     def _admits_members(self, value: dict[str, Any], schema: Schema) -> bool:
         known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
@@ -441,6 +450,30 @@ class _Fitting:
         self._left -= 1
         if self._left < 0:
             raise _TooMuchWork
+
+
+class _Omitting(_Fitting):
+    """Leaves out members that are null where the schema admits no null and does not require them. A strict schema has
+    all members, so that is how a model says that it gives none. Nothing else changes."""
+
+    def _fit(self, value: Any, schema: Any) -> Any:
+        return super()._fit(value, schema) if isinstance(value, dict | list) else value
+
+    def _fit_container(self, value: Any, schema: Schema) -> Any:
+        if isinstance(value, dict) and any(member is None for member in value.values()):
+            parts = [*self._parts_of(schema)]
+            omitted = {name for name, member in value.items() if member is None and self._may_omit(name, parts)}
+            value = {name: member for name, member in value.items() if name not in omitted} if omitted else value
+        return super()._fit_container(value, schema)
+
+    def _may_omit(self, name: str, parts: Iterable[Schema]) -> bool:
+        """Whether null is no value of this member of an object that these schemas describe, and none requires it."""
+        if any(name in _listed(part.get("required")) for part in parts):
+            return False
+        described = [
+            known[name] for part in parts if isinstance(known := part.get("properties"), dict) and name in known
+        ]
+        return any("null" not in self._types_of(one) for one in described)
 
 
 def _is_confused(value: Any, types: frozenset[str]) -> bool:

@@ -3,11 +3,13 @@ that it can keep, its own tools, strict schemas."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from turnwise import Engine, ModelRequest, ModelSettings, Policy, presets, tool
 from turnwise.effects.model.port import ModelAnswer, ModelCall
@@ -273,23 +275,84 @@ def book(table: int, time: str) -> str:
     return "Booked."
 
 
+class Guest(BaseModel):
+    """Someone who comes along."""
+
+    name: str
+    diet: str | None = None
+
+
+@tool(crash="pure")
+def invite(guest: Guest, seats: int = 1, notes: list[str] | None = None, when: str = "noon") -> str:
+    """Invite someone."""
+    return f"{guest.name}, {guest.diet}, {seats}, {notes}, {when}"
+
+
+@tool(crash="pure")
+def remember(facts: dict[str, str]) -> str:
+    """Remember facts by name."""
+    return "Remembered."
+
+
 class TestStrictTools:
     """`ModelSettings.strict`."""
 
-    async def test_tools_whose_schema_can_be_held_to_are_strict(self) -> None:
-        """One with arguments that may be left out is not."""
+    async def test_tools_are_strict_whose_schema_can_be_written_so(self) -> None:
+        """One that takes an object with any fields is sent as without the setting, as are all where it is not set."""
         async with (
             ModelServer([answers("Hi.")]) as server,
-            Engine.open("sqlite://", model=server.llm(), tools=[book, weather]) as engine,
+            Engine.open("sqlite://", model=server.llm(), tools=[book, weather, remember]) as engine,
         ):
             conversation = await engine.create()
             await conversation.send("Hello", settings=ModelSettings(strict=True))
             await conversation.send("Hello")
 
         first, second = ({one["function"]["name"]: one["function"] for one in body["tools"]} for body in server.bodies)
-        assert [one.get("strict") for one in (first["book"], first["weather"], second["book"])] == [True, None, None]
+        assert [one.get("strict") for one in first.values()] == [True, True, None]
         assert first["book"]["parameters"]["additionalProperties"] is False
         assert first["book"]["parameters"]["required"] == ["table", "time"]
+        assert first["remember"] == second["remember"]
+        assert not any("strict" in one for one in second.values())
+
+    @pytest.mark.parametrize("dialect", [OPENAI, RESPONSES], ids=["chat", "responses"])
+    async def test_null_is_an_argument_that_is_not_given(self, dialect: Dialect) -> None:
+        """All fields are required, also of nested objects, and the function runs with its own defaults."""
+        written = '{"guest": {"name": "Ada", "diet": null}, "seats": null, "notes": null, "when": null}'
+        async with (
+            ModelServer([answers(calls("invite", written)), answers("Done.")], dialect) as server,
+            Engine.open("sqlite://", model=server.llm(), tools=[invite]) as engine,
+        ):
+            conversation = await engine.create()
+            await conversation.send("Invite Ada", settings=ModelSettings(strict=True))
+            said = await conversation.messages()
+
+        (told,) = server.bodies[0]["tools"]
+        told = told.get("function", told)
+        assert told["strict"] is True
+        assert told["parameters"] == {
+            "type": "object",
+            "properties": {
+                "guest": {
+                    "type": "object",
+                    "description": "Someone who comes along.",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "diet": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                    },
+                    "required": ["name", "diet"],
+                    "additionalProperties": False,
+                },
+                "seats": {"description": "(null: 1)", "anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "notes": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+                "when": {"description": '(null: "noon")', "anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+            "required": ["guest", "seats", "notes", "when"],
+            "additionalProperties": False,
+        }
+        (made,) = [one for message in said for one in message.get("tool_calls", ())]
+        (result,) = [message["content"] for message in said if message["role"] == "tool"]
+        assert json.loads(made["function"]["arguments"]) == {"guest": {"name": "Ada"}}
+        assert result == "Ada, None, 1, None, noon"
 
 
 async def test_thinking_of_gemini_and_responses_is_kept_for_the_conversation() -> None:

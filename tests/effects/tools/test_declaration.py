@@ -444,14 +444,15 @@ class TestForeignFunctions:
         ]
         assert all("required" not in schema for schema in schemas)
 
-    def test_null_is_a_fault_where_it_is_not_the_default(self) -> None:
-        """For a parameter that has another default, or none."""
+    def test_null_is_a_fault_of_what_must_be_given(self) -> None:
+        """For a parameter that has a default it says that it is not given."""
 
         def count(n: int, m: int = 3) -> None: ...
 
         call = resolve_call({"n": None, "m": None}, tool(count), name="count")
 
-        assert call.fault == ("Invalid input: n: Input should be a valid integer; m: Input should be a valid integer")
+        assert call.fault == "Invalid input: n: Input should be a valid integer"
+        assert resolve_call({"n": 1, "m": None}, tool(count), name="count").raw_arguments == '{"n": 1}'
 
 
 def position_only(it: int, /) -> None: ...
