@@ -287,10 +287,12 @@ def way_of(model: Llm, schema: OutputSchema, *, has_tools: bool) -> OutputWay:
 _WAYS = frozenset(get_args(OutputWay))
 
 
-def requested_output(form: OutputForm, way: OutputWay, tools: Iterable[str], *, must_answer: bool) -> RequestedOutput:
+def requested_output(
+    form: OutputForm, way: OutputWay, tools: Iterable[str], *, must_answer: bool, strict_tools: bool = False
+) -> RequestedOutput:
     """What a request says of the form of its answer. `tools` are the names of its tools, of which none may be called if
-    the model `must_answer` now. `Pure.`"""
-    strict = form.strict if way == "native" else None
+    the model `must_answer` now; with `strict_tools` a tool for the answer is strict, too. `Pure.`"""
+    strict = form.strict if way == "native" or (way == "tool" and strict_tools) else None
     return RequestedOutput(
         way=way,
         name=form.name,
@@ -314,7 +316,8 @@ def tool_of(output: RequestedOutput, description: str) -> dict[str, Any]:
     """The definition of the tool by which the answer is given. `Pure.`"""
     told = "\n".join(filter(None, (output.description, description)))
     function = {"name": output.tool, "description": told, "parameters": dict(output.schema)}
-    return {"type": "function", "function": function}
+    held = {"strict": True} if output.strict else {}
+    return {"type": "function", "function": {**function, **held}}
 
 
 # --- reading

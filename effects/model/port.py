@@ -34,8 +34,8 @@ a profile, or the words by which older conversations are searched."""
 class RequestedOutput:
     """The form that an answer must have: a JSON `schema` of an object, under a `name`.
 
-    The `way` says how the model is asked. native: `schema` is for the provider's own means; a `strict` one can be held
-    to. tool: the last of the request's tools, which is called `tool`, has the schema, and its call is the answer.
+    The `way` says how the model is asked. native: `schema` is for the provider's own means. tool: the last of the
+    request's tools, which is called `tool`, has the schema, and its call is the answer. A `strict` one can be held to.
     prompted: the messages say it. If the model `must_answer`, it may call no other tool.
     """
 

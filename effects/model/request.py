@@ -100,7 +100,7 @@ class OfferedTools:
 
     def with_one_more(self, definition: WireMessage) -> OfferedTools:
         """These tools and, behind them, one whose definition every provider accepts as it is. It is not in the list for
-        the system message. `Pure.`"""
+        the system message. The others stay as they are, `strict` or not. `Pure.`"""
         extended = copy(self)
         extended.definitions = (*self.definitions, _escaped(definition))
         extended.canonical = canonical_json(extended.definitions)

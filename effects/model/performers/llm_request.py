@@ -382,18 +382,17 @@ class RequestWriter:
         this conversation."""
         if effect.plain:  # it has nothing in common with the requests before and behind it
             prompt = CachedPrompt(prompt.conversation_id)
+        settings = settings_of(context.policy, effect.profile, transcript.settings(turn))
         tools, output, form = _offered_to(effect, offer), None, ""
+        tools = tools.strict if settings.strict else tools
         wanted = effect.output
         schema = None if wanted is None else _schema_wanted(wanted, effect.profile, context, transcript)
         if schema is not None:
-            output = self._output(effect, schema, tools)
+            output = self._output(effect, schema, tools, strict=bool(settings.strict))
             tools = _with_output(tools, output, context.policy)
             form = as_prompted(output, context.policy.texts.output_guidance) if output.way == "prompted" else ""
-        settings = settings_of(context.policy, effect.profile, transcript.settings(turn))
         if settings.tool_choice is not None:
             settings = _with_choice(settings, settings.tool_choice, turn, transcript, tools)
-        if settings.strict:
-            tools = tools.strict
         assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed, form)
         request, digest = prompt.request(
             effect,
@@ -411,12 +410,15 @@ class RequestWriter:
         )
         return request if not offer.spoken or effect.plain else replace(request, spoken=offer.spoken), digest
 
-    def _output(self, effect: RequestLlm, schema: OutputSchema, tools: OfferedTools) -> RequestedOutput:
+    def _output(
+        self, effect: RequestLlm, schema: OutputSchema, tools: OfferedTools, *, strict: bool
+    ) -> RequestedOutput:
         """What the request says of the form of its answer."""
         names = [tool["function"]["name"] for tool in tools.definitions]
         must_answer = not names or effect.tool_choice == "none"
         way = self._way_of(effect.model, schema, bool(names))
-        return requested_output(self._forms.form_of(schema), way, names, must_answer=must_answer)
+        form = self._forms.form_of(schema)
+        return requested_output(form, way, names, must_answer=must_answer, strict_tools=strict)
 
     def _make_offer(
         self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller, reads: bool

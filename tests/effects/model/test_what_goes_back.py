@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise import Engine, ModelRequest, ModelSettings, Policy, presets, tool
+from turnwise import Engine, ModelRequest, ModelSettings, Output, Policy, presets, tool
 from turnwise.effects.model.port import ModelAnswer, ModelCall
 from turnwise.testing import FunctionLlm, call, reply
 
@@ -353,6 +353,23 @@ class TestStrictTools:
         (result,) = [message["content"] for message in said if message["role"] == "tool"]
         assert json.loads(made["function"]["arguments"]) == {"guest": {"name": "Ada"}}
         assert result == "Ada, None, 1, None, noon"
+
+    async def test_the_tool_for_a_typed_answer_is_strict_too(self) -> None:
+        """It stands behind the others, also where these were strict in a request without it."""
+        form = Output(Guest, way="tool")
+        answer = calls("final_result", '{"name": "Ada", "diet": null}')
+        async with (
+            ModelServer([answers("Hi."), answers(answer)]) as server,
+            Engine.open("sqlite://", model=server.llm(), tools=[book]) as engine,
+        ):
+            conversation = await engine.create()
+            await conversation.send("Hello", settings=ModelSettings(strict=True))
+            await conversation.send("Who?", output=form, settings=ModelSettings(strict=True))
+
+        first, second = ([one["function"] for one in body["tools"]] for body in server.bodies)
+        assert [(one["name"], one["strict"]) for one in first] == [("book", True)]
+        assert [(one["name"], one["strict"]) for one in second] == [("book", True), ("final_result", True)]
+        assert second[1]["parameters"]["required"] == ["name", "diet"]
 
 
 async def test_thinking_of_gemini_and_responses_is_kept_for_the_conversation() -> None:
