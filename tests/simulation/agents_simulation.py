@@ -29,10 +29,26 @@ from .processes import (
     performed_by,
 )
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
-from .users import ACTIONS, Action, CallRecorder, Handle, SimulatedUser, end_wait, forge, use, waits_for_person
+from .users import (
+    ACTIONS,
+    Action,
+    CallRecorder,
+    Handle,
+    SimulatedUser,
+    edit,
+    end_wait,
+    forge,
+    regenerate,
+    rewind,
+    switch,
+    use,
+    waits_for_person,
+)
 from .world import OpenEngine, World, simulated_models
 
-AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action is not forge}
+_LEFT_OUT = (forge, edit, regenerate, rewind, switch)
+
+AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action not in _LEFT_OUT}
 """What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
 
 OWNER = "Ada"
