@@ -234,7 +234,7 @@ class TestEveryAnswer:
         tested["editMessage"] |= {202, 409}  # test_branches.py
         tested["switchBranch"] |= {200, 409}
         tested["uploadFile"] |= {201, 404, 409, 422}  # test_files.py
-        tested["getFile"] |= {200, 206, 304, 404, 416}
+        tested["getFile"] |= {200, 206, 304, 404, 416, 422}
 
         for name, (_, _, operation) in operations_of(api_document()).items():
             if name not in STREAMS | ELSEWHERE:

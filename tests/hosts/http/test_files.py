@@ -146,6 +146,8 @@ class TestDownload:
     async def _is_unknown(self, api: DocumentedClient, conversation_id: str) -> None:
         for digest in (stored(LARGE).sha256, "nonsense", stored(PNG).sha256.upper(), "%"):
             assert await api.problem("getFile", conversation_id=conversation_id, sha256=digest) == (404, "not_found")
+            long = await api.problem("getFile", conversation_id=conversation_id, sha256="0" * 65)
+            assert long == (422, "invalid_input")
 
     def test_only_its_owner_gets_a_file(self) -> None:
         """Who knows the digest of a file of somebody else has nothing by it, neither there nor in a conversation of
