@@ -34,6 +34,7 @@ from ...states.values.value import encodable, shortened
 from ..files import DEFAULT_RULES, File, PreparedFile, prepare_one
 from ..logs import performer_logger
 from ..schemas.repairs import repaired
+from ..text import in_thread_if_long
 from ..tools.context import ToolContext
 from ..tools.results import DONE, ResultWithFiles, text_of
 from ..tools.tool import Tool
@@ -249,7 +250,9 @@ class McpCall:
     async def run(self, arguments: dict[str, Any]) -> ToolResult | ResultWithFiles:
         """Return the result of the call. Raises `ConnectionLost`. If the task is cancelled, the server is told."""
         try:
-            return result_of(await self._answer(arguments))
+            answer = await self._answer(arguments)
+            encoded = sum(len(_encoded_in(block)) for block in answer.content)
+            return await in_thread_if_long(encoded, partial(result_of, answer))
         except MCPError as error:
             if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(_LOST):
                 raise ConnectionLost from error
@@ -378,6 +381,17 @@ def _file_of(block: Block) -> PreparedFile | None:
         return None
     is_as_said = block.type == "resource" or block.type == file.reference.kind
     return file if is_as_said else None
+
+
+def _encoded_in(block: Block) -> str:
+    """The bytes of the block in base64, or an empty text if it has none."""
+    match block:
+        case mcp_types.ImageContent(data=data) | mcp_types.AudioContent(data=data):
+            return data
+        case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents(blob=data)):
+            return data
+        case _:
+            return ""
 
 
 def _written(block: Block) -> str:
