@@ -57,7 +57,7 @@ class PostgresDatabase:
         self.is_read_only = read_only
         self.is_pooled = False
         self._is_prepared = False
-        """Whether it is known if it is pooled: a session must not be set up that others are lent."""
+        """Whether it is known if it is pooled: nothing must be left in a session that others are lent."""
         self._connections = connections
         self._begin: dict[Access, bytes] = {
             "read": begin_statement(address, "read"),
@@ -247,9 +247,9 @@ class PostgresDatabase:
 
     def _connect(self) -> PostgresDriver:
         driver = PostgresDriver.connect(self.address)
-        if self.is_pooled:
-            driver.connection.prepare_threshold = None
-        elif self._is_prepared:
+        if self.is_pooled or not self._is_prepared:
+            driver.connection.prepare_threshold = None  # whoever is lent the session next has the same names
+        else:
             driver.set_up(session_statement(self.address))
         return driver
 

@@ -176,8 +176,8 @@ class _Worker:
         """The same jobs, by conversation."""
         self._called_again = set[int]()
         """Those of them whose conversation was called for meanwhile."""
-        self._ended: dict[int, asyncio.Future[None]] = {}
-        """Those of them of which the server does not know yet that they have ended, and what waits until it does."""
+        self._ended: dict[int, asyncio.Event] = {}
+        """Those of them of which the server does not know yet that they have ended, and what is set when it does."""
         self._is_to_end = False
         """Whether the server is to be told of these now."""
         self._takes = True
@@ -191,7 +191,8 @@ class _Worker:
         """Whether there may be any number of jobs."""
         self._has_news = asyncio.Event()
         self._is_in_doubt = False
-        """Whether there may be jobs of this worker that it knows nothing of: an answer was lost, or a commit."""
+        """Whether there may be jobs of this worker that it knows nothing of: an answer was lost or late, or a
+        commit."""
         self._connections = 0
 
     async def run(self) -> None:
@@ -339,6 +340,8 @@ class _Worker:
             self._is_to_look = self._is_to_end = True
             return
         self._note_ended(ended)
+        if self._ended:  # meanwhile
+            self._end_soon()
         for row in taken:
             self._begin(row["job"], row["conversation"])
         if taken and (looks or len(taken) == most):
@@ -347,7 +350,7 @@ class _Worker:
     def _note_ended(self, jobs: Iterable[int]) -> None:
         """Nobody need be told any more that these jobs have ended."""
         for job_id in jobs:
-            self._ended.pop(job_id).set_result(None)
+            self._ended.pop(job_id).set()
 
     async def _unknown_job(self) -> Job | None:
         """Return a job that this worker has taken without hearing of it."""
@@ -361,7 +364,7 @@ class _Worker:
         def over(done: asyncio.Task[None]) -> None:
             del self._in_hand[job_id]
             self._called_again.discard(job_id)
-            if self._running[conversation_id] == job_id:
+            if self._running.get(conversation_id) == job_id:  # else others have missed this worker, and handed it on
                 del self._running[conversation_id]
             if done.cancelled() or done.exception() is not None:
                 self._is_in_doubt = self._is_to_look = True
@@ -380,12 +383,14 @@ class _Worker:
         """Return when the server knows that this job has ended, or nobody tells it any more."""
         if not self._exchanges:
             return
-        loop = asyncio.get_running_loop()
         if not self._ended:
-            loop.call_later(END_DELAY, self._end_now)
-        ended = self._ended[job_id] = loop.create_future()
+            self._end_soon()
+        ended = self._ended[job_id] = asyncio.Event()
         self._has_news.set()
-        await ended
+        await ended.wait()
+
+    def _end_soon(self) -> None:
+        asyncio.get_running_loop().call_later(END_DELAY, self._end_now)
 
     def _end_now(self) -> None:
         self._is_to_end = True
@@ -429,7 +434,9 @@ class _Worker:
 
     async def _rescue(self) -> None:
         """Call again for what dead workers have in hand, and at once for what is in the hands of one that everybody
-        has forgotten."""
+        has forgotten. What this one has without knowing, it finds when it takes jobs again: the server may have
+        committed that after it was asked."""
+        self._is_in_doubt = True
         may_miss = self._heart.may_miss_others
         for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._lease):
             if job.worker_id is None or may_miss:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -84,6 +85,7 @@ class Worker:
             raise error
 
 
+WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 LISTENING = (
     "SELECT FROM pg_stat_activity WHERE application_name = 'turnwise notices' AND datname = current_database() "
     "AND query LIKE 'LISTEN%'"
@@ -242,6 +244,81 @@ class TestCalls:
             await until(lambda: not statuses(postgres_url))
         with looking(postgres_url) as connection:
             assert connection.execute("SELECT * FROM work WHERE seen <> stored OR stored <> 40").fetchall() == []
+
+
+JOBS = "turnwise_jobs.procrastinate_jobs"
+
+
+class TestEnding:
+    """A job that is done waits for a moment, until the server is told that it has ended."""
+
+    async def test_a_job_that_is_done_while_others_are_ended_ends_soon(
+        self, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also where the worker hears of nothing more."""
+        monkeypatch.setattr(jobs, "LOOK", 3600.0)
+        async with serving(postgres_url) as (worker,):
+            gates = {"dinner": asyncio.Event(), "lunch": asyncio.Event()}
+
+            async def wait(name: str) -> None:
+                await gates[name].wait()
+
+            worker.does = wait
+            for name in gates:
+                await worker.jobs.call(name)
+            await until(lambda: worker.now == set(gates))
+            await until(lambda: statuses(postgres_url) == ["doing", "doing"])
+            with psycopg.connect(postgres_url) as blocking, looking(postgres_url) as connection:
+                blocking.execute(f"SELECT FROM {JOBS} WHERE lock = 'dinner' FOR UPDATE")
+                gates["dinner"].set()
+                await until(lambda: connection.execute(WAITING).fetchone() is not None)
+                gates["lunch"].set()
+                await until(lambda: not worker.now)
+            await until(lambda: statuses(postgres_url) == [])
+
+    async def test_what_is_handed_on_to_the_worker_that_has_it_may_be_over_first(
+        self, postgres_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Others have missed it while it stood still."""
+        async with opened(postgres_url) as store:
+            gate, one_at_a_time, begun = asyncio.Event(), asyncio.Lock(), list[str]()
+
+            async def look_after(name: str) -> None:
+                begun.append(name)
+                async with one_at_a_time:
+                    await gate.wait()
+                    if len(begun) == 2:
+                        begun.append("failed")
+                        raise StorageFailed("The disk is full.")
+
+            serving = asyncio.ensure_future(jobs_of(store).serve(look_after, slots=5, lease=LEASE))
+            await store.jobs.call("dinner")
+            await until(lambda: len(begun) == 1)
+            with looking(postgres_url) as connection:
+                connection.execute("SET search_path = turnwise_jobs; SELECT turnwise_call('dinner')")
+                connection.execute(f"DELETE FROM {JOBS} WHERE status = 'doing'")
+            await until(lambda: len(begun) == 2)
+            serving.cancel()
+            await asyncio.sleep(0.1)
+            gate.set()
+            async with asyncio.timeout(30):
+                await asyncio.wait([serving])
+        assert statuses(postgres_url) == ["todo"]
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    async def test_a_job_that_was_taken_late_is_found(self, postgres_url: str) -> None:
+        """The server may have committed that when the worker had given up waiting, and had looked what it has."""
+        async with serving(postgres_url) as (worker,):
+            await worker.jobs.call("dinner")
+            await until(lambda: worker.runs["dinner"] == 1)
+            with looking(postgres_url) as connection:
+                connection.execute(
+                    f"INSERT INTO {JOBS} (queue_name, task_name, lock, queueing_lock, status, worker_id) "
+                    "SELECT 'turnwise', 'turnwise.conversation', 'lunch', 'lunch', 'doing', id "
+                    "FROM turnwise_jobs.procrastinate_workers"
+                )
+            await until(lambda: worker.runs["lunch"] == 1)
+            await until(lambda: statuses(postgres_url) == [])
 
 
 class TestServing:
