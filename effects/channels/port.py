@@ -85,12 +85,14 @@ them, because the call was refused or not valid, its tool failed, or a later spe
 
 class SpeechSettled(NamedTuple):
     """What was written in this turn up to now is said by the first `deliveries` deliveries of the turn. What of it is
-    in none of them is not said; `why` says for what reason."""
+    in none of them is not said; `why` says for what reason. With `request` only what was written in answer to that
+    request is meant: what was written before it may yet be delivered at the end of the turn."""
 
     conversation_id: str
     turn: int
     deliveries: int
     why: WhyUnsaid
+    request: int | None = None
 
 
 @runtime_checkable

@@ -26,11 +26,13 @@ logger = performer_logger("turnwise.channels")
 
 
 @dataclass(slots=True)
-class _Response:
-    """A response with speech: its request, and whether it is complete."""
+class _TurnWritten:
+    """A turn in which speech was written: the `request` that a model answers with speech now, None between two such
+    responses, and whether a complete one may yet be delivered."""
 
-    piece: SpeechPiece
-    is_complete: bool = False
+    number: int
+    request: int | None = None
+    has_complete: bool = False
 
 
 class WrittenSpeeches:
@@ -39,40 +41,48 @@ class WrittenSpeeches:
 
     def __init__(self, listeners: Iterable[SpeechListener]) -> None:
         self._listeners = tuple(listeners)
-        self._responses: dict[str, _Response] = {}
+        self._turns: dict[str, _TurnWritten] = {}
 
     def write(self, piece: SpeechPiece) -> None:
         """A model has written this piece."""
-        self._responses[piece.conversation_id] = _Response(piece)
+        turn = self._turns.get(piece.conversation_id)
+        if turn is None or turn.number != piece.turn:
+            turn = self._turns[piece.conversation_id] = _TurnWritten(piece.turn)
+        turn.request = piece.request
         self._tell(lambda listener: listener.speech_written(piece))
 
     def stepped(self, conversation_id: str, event: Event, step: Step) -> None:
         """See what a step means for the speech that was written before it."""
-        response = self._responses.get(conversation_id)
-        if response is None:
+        turn = self._turns.get(conversation_id)
+        if turn is None:
             return
-        if not response.is_complete:
-            request = response.piece.request
+        why: WhyUnsaid = "unsaid"
+        if (request := turn.request) is not None:
             if isinstance(event, LlmResponse) and event.effect_id == request:
-                response.is_complete = True
-                last = response.piece._replace(text="", is_last=True)
+                turn.has_complete = True
+                last = SpeechPiece("", conversation_id, turn.number, request, is_last=True)
                 self._tell(lambda listener: listener.speech_written(last))
             elif request not in pending(step.state) or isinstance(event, Resumed):
-                self._settle(conversation_id, step, "cancelled" if isinstance(event, LlmStopped) else "failed")
-                return
+                why = "cancelled" if isinstance(event, LlmStopped) else "failed"
             else:
                 return
-        if step.ended is not None or not _may_deliver(step.state):
-            self._settle(conversation_id, step, "unsaid")
+            turn.request = None
+        if step.ended is not None or not turn.has_complete or not _may_deliver(step.state):
+            self._settle(conversation_id, step, why)
+        elif why != "unsaid":  # what an earlier response says waits for the end of the turn
+            self._settle(conversation_id, step, why, request)
 
     def drop(self, conversation_id: str) -> None:
         """Nothing more of this conversation is delivered here."""
-        if (response := self._responses.pop(conversation_id, None)) is not None:
-            settled = SpeechSettled(conversation_id, response.piece.turn, 0, "failed")
+        if (turn := self._turns.pop(conversation_id, None)) is not None:
+            settled = SpeechSettled(conversation_id, turn.number, 0, "failed")
             self._tell(lambda listener: listener.speech_settled(settled))
 
-    def _settle(self, conversation_id: str, step: Step, why: WhyUnsaid) -> None:
-        turn = self._responses.pop(conversation_id).piece.turn
+    def _settle(self, conversation_id: str, step: Step, why: WhyUnsaid, request: int | None = None) -> None:
+        """Settle what was written in the turn, or in answer to this request alone."""
+        turn = self._turns[conversation_id].number
+        if request is None:
+            del self._turns[conversation_id]
         ended, state = step.ended, step.state
         if ended is not None and ended.turn == turn:
             deliveries = len(ended.deliveries)
@@ -80,7 +90,7 @@ class WrittenSpeeches:
         else:
             deliveries = len(state.turn.deliveries) if isinstance(state, InTurn) else 0
             why = "cancelled" if isinstance(state, Cancelling) else why
-        settled = SpeechSettled(conversation_id, turn, deliveries, why)
+        settled = SpeechSettled(conversation_id, turn, deliveries, why, request)
         self._tell(lambda listener: listener.speech_settled(settled))
 
     def _tell(self, call: Callable[[SpeechListener], None]) -> None:
@@ -219,9 +229,11 @@ class WrittenTurn(Generic[S]):
         return taken, "".join(wanted[count:]).strip()
 
     def settle(self, settled: SpeechSettled) -> None:
-        """What was written up to now is not said, unless it is among the deliveries."""
+        """What was written up to now, in answer to the request that is named if one is, is not said, unless it is among
+        the deliveries."""
         for one in self._written:
-            one.settled = one.settled or settled
+            if settled.request in (None, one.request):
+                one.settled = one.settled or settled
 
     def unsaid(self) -> Iterator[tuple[list[S], WhyUnsaid]]:
         """Yield the sentences that are not delivered any more, response by response, and why."""

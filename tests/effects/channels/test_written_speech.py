@@ -259,6 +259,28 @@ async def test_a_response_that_fails_falls_silent_and_is_spoken_anew(tmp_path: P
     assert heard.ends == [(RAIN, "spoken")]
 
 
+async def test_what_waits_for_the_end_of_the_turn_is_said_although_a_later_response_fails(tmp_path: Path) -> None:
+    """Only what was written for that response is not said."""
+
+    @tool
+    async def look() -> str:
+        """Look out of the window."""
+        return "snow"
+
+    heard = Heard(tmp_path)
+    model = Writes(
+        (["First one. "], calls(call("respond_to_user", text="First one."), call("look"))),
+        (["It snows. And ", lambda: heard.has("It snows.")], LlmFailure("network", "The connection broke.")),
+        ((), reply("")),
+    )
+    policy = Policy(speech=SpeechRules(keep="last"), text="fallback", retry=Retry(base=0))
+    await one_turn(heard, model, policy, tools=["respond_to_user", look])
+
+    assert heard.texts == ["First one.", "It snows."]
+    assert heard.retracted == [("It snows.", "failed")]
+    assert heard.ends == [("First one.", "spoken")]
+
+
 async def test_a_cancel_falls_silent(tmp_path: Path) -> None:
     """In the middle of a word, and nothing of the queue is spoken."""
     heard = Heard(tmp_path, "time.sleep(60)")
