@@ -178,7 +178,7 @@ class SpeechChannel:
         self._process: Popen[bytes] | None = None
         self._when_empty: list[Callable[[], None]] = []
         self._turns = SpokenTurns()
-        self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._written: OrderedDict[tuple[str, int], _Written] = OrderedDict()
         self._stops = 0
 
     def file_of(self, delivery: Delivery) -> Path | None:
@@ -209,7 +209,7 @@ class SpeechChannel:
             self._enqueue(utterance)
         elif spoken.outcome is not None:
             self._end(delivery, spoken.outcome)
-        if (written := self._written.get(delivery.conversation_id)) is not None:
+        if (written := self._written.get((delivery.conversation_id, delivery.turn))) is not None:
             self._retract(delivery.conversation_id, written.turn)
 
     def speech_written(self, piece: SpeechPiece) -> None:
@@ -223,8 +223,7 @@ class SpeechChannel:
 
     def speech_settled(self, settled: SpeechSettled) -> None:
         """Fall silent where nothing delivers what is spoken. Called by the engine."""
-        written = self._written.get(settled.conversation_id)
-        if written is not None and written.turn.number == settled.turn:
+        if (written := self._written.get((settled.conversation_id, settled.turn))) is not None:
             written.turn.settle(settled)
             self._retract(settled.conversation_id, written.turn)
 
@@ -261,10 +260,8 @@ class SpeechChannel:
         self._open_follow_up(self._turns.note_end(conversation_id, ended))
 
     def _written_in(self, conversation_id: str, turn: int) -> _Written:
-        written = self._written.pop(conversation_id, None)
-        if written is None or written.turn.number != turn:
-            written = _Written(WrittenTurn(turn))
-        self._written[conversation_id] = written
+        written = self._written.setdefault((conversation_id, turn), _Written(WrittenTurn(turn)))
+        self._written.move_to_end((conversation_id, turn))
         if len(self._written) > KEPT:
             self._written.popitem(last=False)
         return written

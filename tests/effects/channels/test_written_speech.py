@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -367,6 +368,21 @@ async def test_what_is_stopped_is_not_spoken_on(tmp_path: Path) -> None:
 
     assert heard.texts == ["It rains.", "Bye."]
     assert heard.ends == [(RAIN, "stopped"), ("Bye.", "spoken")]
+
+
+async def test_a_delivery_that_comes_when_the_next_turn_is_written_is_not_spoken_again(tmp_path: Path) -> None:
+    """Nor is that of the next turn."""
+    heard = Heard(tmp_path)
+    first, second = said("A one.", 1), replace(said("B one.", 1), key="c/2", turn=2)
+    for delivery in (first, second):
+        heard.channel.speech_written(SpeechPiece(delivery.text, "c", delivery.turn, delivery.turn))
+        heard.channel.speech_written(SpeechPiece("", "c", delivery.turn, delivery.turn, is_last=True))
+    for delivery in (first, second):
+        await heard.channel.deliver(delivery)
+    await heard.channel.drain()
+    await until(lambda: len(heard.ends) == 2)
+
+    assert heard.texts == ["A one.", "B one."]
 
 
 @pytest.mark.parametrize("options", [{"into": "folder"}, {"reword": lambda text: asyncio.sleep(0, text)}])
