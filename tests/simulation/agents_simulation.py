@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from turnwise.states.errors import EngineClosed, Refused, TurnwiseError, UnknownConversation
+from turnwise.states.events import BRANCHING
 from turnwise.testing.generation.vocabulary import Vocabulary
 
 from .agents import AgentsWorld, SimulatedModels, Tree, background_rules, foreground_rules, some_schedule, vocabulary
@@ -31,6 +32,7 @@ from .processes import (
 from .runs import PATIENCE, EngineHost, Report, VirtualRun, make_trouble
 from .users import (
     ACTIONS,
+    ANY_REQUEST,
     Action,
     CallRecorder,
     Handle,
@@ -50,6 +52,9 @@ _LEFT_OUT = (forge, edit, regenerate, rewind, switch)
 
 AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action not in _LEFT_OUT}
 """What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
+
+AGENT_REQUESTS = tuple(kind for kind in ANY_REQUEST if kind not in BRANCHING)
+"""What users dispatch themselves. The checks read agents on one branch."""
 
 OWNER = "Ada"
 
@@ -122,7 +127,8 @@ class AgentsSimulation:
             self._recorders[agent_id] = CallRecorder(self._trace, is_deleted=is_deleted)
         words = self._words(foreground=agent_id == self._tree.roots[0])
         chance, clock = self._run.source(name), self._run.clock
-        user = SimulatedUser(name, chance, host, self._disk, clock, self._recorders[agent_id], agent_id, words)
+        recorder = self._recorders[agent_id]
+        user = SimulatedUser(name, chance, host, self._disk, clock, recorder, agent_id, words, AGENT_REQUESTS)
         self._users.append(user)
         return user
 
@@ -271,6 +277,7 @@ class AgentsSimulation:
             is_cut_short=self._is_cut_short,
             channels=(),
             outbox=(),
+            left_out=(),
             is_shared=self._roles is not None,
         )
 

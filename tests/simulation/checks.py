@@ -118,17 +118,21 @@ def who_asks_again_is_told_the_same(ending: Ending) -> Iterator[str]:
 
 def deliveries_arrive_in_order(ending: Ending) -> Iterator[str]:
     """Through each channel everything arrives in the end, the first time in the order in which it was said, and in that
-    order again whenever a process delivers it. What has not arrived is still in the outbox."""
-    said = [one.effect_id for row in ending.rows for one in row.effects if isinstance(one, DeliverToUser)]
+    order again whenever a process delivers it. What has not arrived is still in the outbox. What is left out because
+    processes have died of it is not held against anybody."""
+    everything = [one.effect_id for row in ending.rows for one in row.effects if isinstance(one, DeliverToUser)]
     for channel in ending.channels:
-        arrived = [delivered[2] for _, delivered in channel.arrived]
+        left_out = {one[2] for one in ending.left_out if one[:2] == (ending.conversation_id, channel.name)}
+        said = [one for one in everything if one not in left_out]
+        arrived = [delivered[2] for _, delivered in channel.arrived if delivered[2] not in left_out]
         left = [one[2] for one in ending.outbox if one[:2] == (ending.conversation_id, channel.name)]
+        left = [one for one in left if one not in left_out]
         first = list(dict.fromkeys(arrived))
         if first != said[: len(first)]:
             yield f"{first} arrived through {channel.name}, and {said} was said"
         for process in dict.fromkeys(process for process, _ in channel.arrived):
             brought = [delivered[2] for by, delivered in channel.arrived if by == process]
-            if brought != sorted(brought, key=said.index):
+            if brought != sorted(brought, key=everything.index):
                 yield f"{process} delivered {brought} through {channel.name}"
         if lost := [one for one in said if one not in first and one not in left]:
             yield f"{lost} never arrived through {channel.name}, and is no longer in the outbox"
@@ -141,7 +145,8 @@ class Ending:
     """How a simulation has ended.
 
     `last` are the newest processes of each host; `is_cut_short` says that they were closed before the conversation came
-    to rest. `outbox` is what was still to be delivered then, through one of the `channels`.
+    to rest. `outbox` is what was still to be delivered then, through one of the `channels`, and `left_out` what of that
+    is tried no more.
     """
 
     key: LogKey
@@ -153,6 +158,7 @@ class Ending:
     is_cut_short: bool
     channels: Sequence[SimulatedChannel]
     outbox: Sequence[Delivered]
+    left_out: Sequence[Delivered]
     is_shared: bool = False
     losers: Collection[str] = ()
     """The names of processes from which a conversation was taken."""

@@ -43,6 +43,10 @@ class Storage(Protocol):
         """What is still to be delivered."""
         ...
 
+    def left_out(self) -> Iterable[Delivered]:
+        """What of it is tried no more, because processes have died in each attempt."""
+        ...
+
     def faults(self) -> Iterable[str]:
         """What is wrong with what is stored, at the end of the simulation."""
         ...

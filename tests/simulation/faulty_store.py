@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.ports import Files, LoadedConversation, Log, Store
 from turnwise.persistence.records import KeptFile, StoredEntry, Undelivered
-from turnwise.states.effects import AwaitedEffect
+from turnwise.states.effects import DELIVERY_DEATHS, AwaitedEffect
 from turnwise.states.errors import StoreError
 from turnwise.states.events import Event, Opened, Request, files_of
 from turnwise.states.states import AnyState, AwaitingUserResponse
@@ -95,6 +95,11 @@ class FaultyStorage:
         """What is still to be handed over."""
         waiting = at_once(self.store.outbox(self.disk.rows))
         return tuple((each.conversation_id, each.target, each.effect_id) for each in waiting)
+
+    def left_out(self) -> tuple[Delivered, ...]:
+        """What of it is tried no more."""
+        waiting = at_once(self.store.outbox(self.disk.rows))
+        return tuple((it.conversation_id, it.target, it.effect_id) for it in waiting if it.begun >= DELIVERY_DEATHS)
 
     def next_attempt(self, conversation_id: str, now: datetime) -> datetime | None:
         """When the next attempt is due at what a conversation has still to hand over. What was due before `now`, and

@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 from turnwise.persistence.codec import EncodedStep, decode, decode_state
 from turnwise.persistence.errors import StoreConflict
 from turnwise.persistence.maintenance.doctor import examine_record
-from turnwise.persistence.records import EventRow, Outgoing
+from turnwise.persistence.records import EventRow, Outgoing, ResetDelivery
 from turnwise.persistence.sql import files as sql_files
 from turnwise.persistence.sql import queries
 from turnwise.persistence.sql.writing import Append, LogPosition
@@ -35,6 +35,7 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.thread import END, ConnectionThread, Start, Worker
 from turnwise.persistence.sqlite.writer import Writer, WritingThread
 from turnwise.states.context import Context
+from turnwise.states.effects import DELIVERY_DEATHS
 from turnwise.states.errors import StoreError
 from turnwise.states.events import Opened, PolicyChanged, Request, files_of
 from turnwise.states.machine import begin, transition
@@ -143,6 +144,11 @@ class FileStorage:
         )
         return tuple(self._file.execute(sql).fetchall())
 
+    def left_out(self) -> tuple[Delivered, ...]:
+        """What of it is tried no more."""
+        sql = "SELECT id, target, effect_id FROM outbox JOIN conversations ON key = conversation WHERE begun >= ?"
+        return tuple(self._file.execute(sql, (DELIVERY_DEATHS,)).fetchall())
+
     def check_stored(self, key: int, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that is reported as stored stands in the file, byte for byte, with its deliveries."""
         if self._file.execute("SELECT id FROM conversations WHERE key = ?", (key,)).fetchone() is None:
@@ -176,7 +182,8 @@ class FileStorage:
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
         record = queries.read_record(driver_of(connection), conversation_id)
-        findings = examine_record(record).findings
+        left_out = {ResetDelivery(*delivered) for delivered in self.left_out()}
+        findings = [one for one in examine_record(record).findings if one.repair not in left_out]
         if findings:
             yield from (finding.sentence for finding in findings)
             return

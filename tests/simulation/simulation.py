@@ -221,6 +221,7 @@ class Simulation:
             is_cut_short=self._is_cut_short,
             channels=self._channels,
             outbox=tuple(self._run.storage.outbox()),
+            left_out=tuple(self._run.storage.left_out()),
             is_shared=self._roles is not None,
             losers=self._run.storage.cluster.losers if isinstance(self._run.storage, SharedStorage) else (),
         )

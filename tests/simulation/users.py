@@ -11,7 +11,7 @@ person.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     from turnwise.engine.updates import Update
 
 
+ANY_REQUEST: Sequence[type[Request]] = tuple(kind for kind in REQUESTS if kind not in (CloseRequested, Opened))
+"""What a user may dispatch, whether it fits the state or not. Conversations go on to the end."""
+
+
 class SimulatedUser:
     """Somebody who uses one conversation on one host. `begin` and `watch` start what runs beside the rest."""
 
@@ -79,10 +83,13 @@ class SimulatedUser:
         recorder: CallRecorder,
         conversation_id: str = "",
         vocabulary: Vocabulary = SIMULATED,
+        requests: Sequence[type[Request]] = ANY_REQUEST,
     ) -> None:
         self.name = name
         self.conversation_id = conversation_id
         self.vocabulary = vocabulary
+        self.requests = requests
+        """What this user may dispatch."""
         self.chance = chance
         self.host = host
         self.disk = disk
@@ -435,7 +442,7 @@ async def ask_again(user: SimulatedUser, handle: Handle) -> None:
 
 async def request_anything(user: SimulatedUser, handle: Handle) -> None:
     """Dispatch a generated request of any type, which fits the state or does not."""
-    kind = user.chance.pick([kind for kind in REQUESTS if kind not in (CloseRequested, Opened)])
+    kind = user.chance.pick(user.requests)
     state = user.stored if user.chance.probably(0.7) else None
     try:
         event: Request = request(user.chance, user.vocabulary, kind, **user.new_request(), state=state)
