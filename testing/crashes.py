@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from ..states.effects import DeliverToUser, Effect
-from ..states.events import Answer, EffectFailed, Event, Opened, Request, ToolAborted
+from ..states.events import Answer, EffectFailed, Event, LlmStopped, Opened, Request, ToolAborted
 from ..states.states import State
 from ..states.step import LogEntry, Step
 from .history import open_work, runs_beyond_contract
@@ -465,11 +465,13 @@ def what_was_taken_is_there(found: Found) -> Iterator[str]:
 
 
 def what_was_answered_was_begun(found: Found) -> Iterator[str]:
-    """Each effect that was answered has been begun."""
+    """Each effect that was answered has been begun, unless the answer says that nothing came of it."""
     answers = [entry.event for entry in found.entries if isinstance(entry.event, Answer)]
     for answer in answers:
-        by_dispatcher = isinstance(answer, EffectFailed | ToolAborted)
-        if not by_dispatcher and not found.seen.begun[found.id, answer.effect_id]:
+        came_to_nothing = isinstance(answer, EffectFailed | ToolAborted) or (
+            isinstance(answer, LlmStopped) and not answer.content and not answer.thinking
+        )
+        if not came_to_nothing and not found.seen.begun[found.id, answer.effect_id]:
             yield f"the effect {answer.effect_id} was answered, and never begun"
 
 
