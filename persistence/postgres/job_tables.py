@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..sql.statements import Driver
 
 QUEUE = "turnwise"
-"""The queue of all jobs. procrastinate names a channel of the database after it, by which workers are woken."""
+"""The queue of all jobs."""
 
 SILENCE = 60.0
 """Seconds without a sign of life after which a worker counts as gone for those who look at a database from outside, and
@@ -128,7 +128,9 @@ wait. If none was taken, its commit does not wait for the disk: a worker whose s
 it has ended already.
 
 Nothing is notified when a job is inserted: a notice in the transaction of a step would have all steps that begin work
-wait for each other, and would wake every worker once more. Whoever calls tells the others behind the commit."""
+wait for each other, and would wake every worker once more. Whoever calls tells the others behind the commit.
+
+What an earlier revision has added is not dropped: while a deploy rolls, its workers go on with it."""
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,9 @@ class _Worker:
         """Those of them of which the server does not know yet that they have ended, and what is set when it does."""
         self._is_to_end = False
         """Whether the server is to be told of these now."""
-        self._takes = True
-        self._exchanges = True
+        self._takes = self._exchanges = True
+        """Whether it takes jobs, which it does until it ends; and whether it tells the server of those that have ended,
+        which it does until that has failed for good, or for long while the worker ends."""
         self._heard: dict[str, None] = {}
         """The conversations of which a job may wait for this worker, in order."""
         self._left_to_others: dict[str, float] = {}
@@ -190,10 +191,9 @@ class _Worker:
         self._is_to_look = True
         """Whether there may be any number of jobs."""
         self._has_news = asyncio.Event()
-        self._is_in_doubt = False
-        """Whether there may be jobs of this worker that it knows nothing of: an answer was lost or late, or a
-        commit."""
-        self._connections = 0
+        self._is_in_doubt, self._connections = False, 0
+        """Whether there may be jobs of this worker that it knows nothing of: an answer was lost or late, or a commit;
+        and how many connections of the session it knows of, for with each new one there may be."""
 
     async def run(self) -> None:
         """Work until this is cancelled, or something fails that will not pass, which is raised. Then wait for what has

@@ -69,6 +69,24 @@ class TestInstalling:
         postgres_databases.drop(fresh)
         postgres_databases.drop(older)
 
+    async def test_tables_of_an_earlier_revision_are_brought_up_to_date(self, postgres_url: str) -> None:
+        """A job that waits there is looked after, and transactions that call notify nobody from now on."""
+        async with opened(postgres_url) as store:
+            await store.jobs.call("dinner")
+        with looking(postgres_url) as connection:
+            connection.execute("SET search_path = turnwise_jobs")
+            connection.execute("DROP FUNCTION turnwise_exchange")
+            connection.execute("ALTER TABLE procrastinate_jobs ENABLE TRIGGER ALL")
+            connection.execute("UPDATE turnwise_installed SET revision = 1")
+            connection.execute("LISTEN procrastinate_any_queue_v1")
+            connection.execute("SELECT turnwise_call('lunch')")
+            assert [*connection.notifies(timeout=0)]
+            async with serving(postgres_url) as (worker,):
+                await until(lambda: worker.runs == {"dinner": 1, "lunch": 1})
+                connection.execute("SELECT turnwise_call('supper')")
+                assert not [*connection.notifies(timeout=0)]
+                await until(lambda: worker.runs["supper"] == 1)
+
     @pytest.mark.parametrize("version", [(9, "03.00"), (1, "99.00.00_01_later.sql")])
     async def test_newer_tables_are_left_alone(self, postgres_url: str, version: tuple[int, str]) -> None:
         """An old process would not know what to do with them."""
