@@ -157,6 +157,9 @@ THINKING = "reasoning_content"
 CONTENT = "content"
 """The field for the blocks of a message, where they go back in place of its text."""
 
+ITEMS = "response_items"
+"""The field for the items of a response of OpenAI's, which go back in place of text and calls."""
+
 PLACE = "…"
 """Stands for the thinking in the tags between which it stood in the text."""
 

@@ -26,6 +26,7 @@ from ...states.openai_writing import MessageWithResults, WireMessage, legal_name
 from ...states.policy import DEFAULT_SETTINGS
 from ...states.values.messages import Message, ToolCall
 from .families import (
+    ITEMS,
     add_provider_fields,
     family_named,
     is_of_family,
@@ -287,9 +288,10 @@ def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tupl
 
 
 def may_be_merged(message: WireMessage) -> bool:
-    """Whether a message of the same role behind this one becomes one with it. Not if one of them holds sealed thinking:
-    merging would move it, and litellm merges these messages itself. `Pure.`"""
-    return message["role"] != "tool" and "thinking_blocks" not in message
+    """Whether a message of the same role behind this one becomes one with it. Not if one of them holds sealed thinking
+    or the items of a response: merging would move it, and where it is needed litellm merges these messages itself.
+    `Pure.`"""
+    return message["role"] != "tool" and "thinking_blocks" not in message and ITEMS not in message
 
 
 def parts_of(content: Content) -> list[WireMessage]:

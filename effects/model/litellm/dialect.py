@@ -24,7 +24,7 @@ from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ...logs import performer_logger
 from ...schemas.wire import plain_schema
-from ..families import STRIPPED, Need
+from ..families import ITEMS, STRIPPED, Need
 from ..port import THOUGHTS, LlmFailure
 from .errors import kind_of
 from .file_parts import with_own_parts
@@ -378,6 +378,14 @@ ROUNDS: tuple[Trait, ...] = (
         f"calls without {REASONING}",
         NEEDED[Need.REASONING].says,
         each_message(_with_named_reasoning),
+    ),
+    Trait(
+        "items",
+        ITEMS,
+        r"\b(?:items?|containers?)\b.{0,120}\b(?:without its required|not found|expired)|\bduplicate items?\b"
+        r"|\bencrypted.content\b.{0,200}\b(?:verified|decrypted|parsed)",
+        each_message(lambda message: without(message, ITEMS)),
+        once=True,
     ),
 )
 """What a refusal may say of rounds. It tells the name under which the reasoning is wanted, where a maker tells only

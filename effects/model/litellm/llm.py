@@ -42,6 +42,8 @@ from .errors import failure_of, failure_of_refusal, kind_of_ending
 from .file_parts import NEVER_TAKEN
 from .loading import begin_loading, load_litellm, redact
 from .refusals import Refusal
+from .response_request import RESPONSES, is_asked_directly, response_arguments, with_reasoning_items
+from .responses import ResponseEvents
 from .server_tools import BOTH, SEARCH, needs_both, server_tools
 from .stream import AnswerReader, translated
 from .stream_assembler import PAUSED, BrokenAnswer, StreamAssembler
@@ -59,10 +61,6 @@ _COPIED = frozenset({"messages", "tools", "stream_options"})
 
 _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "fallbacks", *_FIXED})
 """The arguments of litellm that an application cannot set: the machine decides what is asked and what is retried."""
-
-
-RESPONSES = "/responses/"
-"""What litellm's names of models have in them that are asked over OpenAI's Responses API."""
 
 _INCLUDED = ("reasoning.encrypted_content",)
 _PROBABILITIES = ("message.output_text.logprobs",)
@@ -273,8 +271,7 @@ class LiteLlm:
 
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
-        protocol = self.model.partition("/")[0]
-        stream = await self._litellm.acompletion(**with_own_messages(_own_copy(arguments), protocol))
+        stream = await self._sent(_own_copy(arguments))
         output = "" if request.output is None else request.output.tool
         names = {tool["function"]["name"] for tool in request.tools}
         assembler = StreamAssembler(show, names, output, request.spoken)
@@ -293,6 +290,22 @@ class LiteLlm:
             failure.usage = self._spent_on_part(assembler, request)
             raise failure from None
 
+    async def _sent(self, arguments: Arguments) -> Any:
+        """Send the request, and return litellm's stream of the answer, or the whole answer if there is no stream."""
+        if not is_asked_directly(self.model):
+            arguments = with_own_messages(with_reasoning_items(arguments), self.model.partition("/")[0])
+            return await self._litellm.acompletion(**arguments)
+        answer = await self._litellm.aresponses(**response_arguments(arguments))
+        if not arguments["stream"]:
+            return answer
+        # Like the stream of a completion, it tells the callbacks of the application what is read from it.
+        return self._litellm.CustomStreamWrapper(
+            completion_stream=answer,
+            model=answer.model,
+            custom_llm_provider=answer.custom_llm_provider,
+            logging_obj=answer.logging_obj,
+        )
+
     def _failure_of_answer(self, broken: BrokenAnswer) -> LlmFailure:
         if broken.error is None:
             failure = make_failure(broken.kind, self.name, broken.detail)
@@ -303,7 +316,10 @@ class LiteLlm:
 
     def _whole_answer(self, response: Any, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
         """The answer of a server that sends no streams."""
-        assembler.add(translated(response))
+        is_response = is_asked_directly(self.model)
+        chunks = ResponseEvents().chunks_of(response.model_dump(exclude_unset=True)) if is_response else None
+        for chunk in chunks or (translated(response),):
+            assembler.add(chunk)
         assembler.check(is_marked=True)
         assembler.close()
         return self._answer(assembler, response, request)

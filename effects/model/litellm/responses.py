@@ -11,18 +11,13 @@ there, and what came in no item at all from the end of the response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..families import ITEMS
+from .response_request import CALLS, stored_items
+
 Chunk = Mapping[str, Any]
-
-REASONING_ITEMS = "reasoning_items"
-"""The field of a message in which litellm's bridge takes reasoning back."""
-
-SERVER_ITEMS = "server_items"
-"""The field of a message for what the tools of the provider did."""
-
-_CALLS = ("function_call", "custom_tool_call")
 
 _BETWEEN = "\n\n"
 """What stands between two parts of the thinking."""
@@ -45,6 +40,7 @@ class ResponseEvents:
         self._calls: dict[int, int] = {}
         """The numbers of the calls, by the places of their items."""
         self._thought: tuple[object, ...] | None = None
+        self._text_so_far: list[str] = []
         self._length = 0
         """The characters of text so far."""
         self._readers: dict[str, Callable[[Chunk], Iterator[Chunk]]] = {
@@ -75,12 +71,18 @@ class ResponseEvents:
     def _text(self, place: int, text: Any, logprobs: Any) -> Iterator[Chunk]:
         if isinstance(text, str) and text:
             self._told.add(("text", place))
-            self._length += len(text)
+            self._add(text)
             yield _delta(logprobs=logprobs, content=text)
 
     def _refusal(self, event: Chunk) -> Iterator[Chunk]:
-        self._told.add(("text", _place_in(event)))
-        yield _delta(refusal=event.get("delta"))
+        if isinstance(text := event.get("delta"), str) and text:
+            self._told.add(("text", _place_in(event)))
+            self._add(text)
+            yield _delta(refusal=text)
+
+    def _add(self, text: str) -> None:
+        self._text_so_far.append(text)
+        self._length += len(text)
 
     def _thinking(self, event: Chunk) -> Iterator[Chunk]:
         text = event.get("delta")
@@ -93,7 +95,7 @@ class ResponseEvents:
         yield _delta(reasoning_content=f"{between}{text}")
 
     def _begin_call(self, place: int, item: Chunk) -> Iterator[Chunk]:
-        if item.get("type") not in _CALLS or place in self._calls:
+        if item.get("type") not in CALLS or place in self._calls:
             return
         self._calls[place] = len(self._calls)
         function = {"name": item.get("name"), "arguments": ""}
@@ -128,14 +130,13 @@ class ResponseEvents:
 
     def _message(self, place: int, item: Chunk) -> Iterator[Chunk]:
         parts, is_told = _listed(item, "content"), ("text", place) in self._told
-        texts = [part.get("text") for part in parts]
+        texts = [part.get("text") or part.get("refusal") for part in parts]
         length = sum(len(text) for text in texts if isinstance(text, str))
         begin = self._length - length if is_told else self._length
         for part, text in zip(parts, texts, strict=True):
             if not is_told:
-                yield from self._text(place, text, part.get("logprobs"))
-                if refusal := part.get("refusal"):
-                    yield _delta(refusal=refusal)
+                yield from self._text(place, part.get("text"), part.get("logprobs"))
+                yield from self._refusal({"output_index": place, "delta": part.get("refusal")})
             if annotations := [_moved(one, begin) for one in _listed(part, "annotations")]:
                 yield _delta(annotations=annotations)
             begin += len(text) if isinstance(text, str) else 0
@@ -147,33 +148,13 @@ class ResponseEvents:
         for place, item in enumerate(_listed(response, "output")):
             yield from self._item(place, item)
         items = [self._items[place] for place in sorted(self._items)]
-        kept: dict[str, Any] = {REASONING_ITEMS: _reasoning_in(items), SERVER_ITEMS: [*_server_items(items)]}
+        kept: dict[str, Any] = {ITEMS: stored_items(items, "".join(self._text_so_far))}
         yield _delta(**kept)
         reason = _mapping(response, "incomplete_details").get("reason")
         ending = "tool_calls" if self._calls else "stop"
         if kind == "incomplete":
             ending = "content_filter" if reason == "content_filter" else "length"
         yield {**_delta(finish_reason=ending), "usage": _usage_of(_mapping(response, "usage"))}
-
-
-def _reasoning_in(items: Iterable[Chunk]) -> list[Chunk]:
-    """The reasoning that goes back: the provider refuses one behind which its message or call is missing. `Pure.`"""
-    kept: list[Chunk] = []
-    waiting: list[Chunk] = []
-    for item in items:
-        match item.get("type"):
-            case "reasoning":
-                waiting.append({name: value for name, value in item.items() if value is not None and name != "status"})
-            case "message" | "function_call" | "custom_tool_call":
-                kept += waiting
-                waiting = []
-            case _:
-                waiting = []
-    return kept
-
-
-def _server_items(items: Iterable[Chunk]) -> Iterator[Chunk]:
-    return (item for item in items if item.get("type") not in ("reasoning", "message", *_CALLS))
 
 
 def _usage_of(usage: Chunk) -> Chunk:

@@ -315,7 +315,8 @@ class ChunkReader:
 
     async def aclose(self) -> None:
         """Close the connection."""
-        for source in (self.source, getattr(getattr(self.source, "streaming_response", None), "response", None)):
+        inner = getattr(self.source, "streaming_response", None)
+        for source in (self.source, getattr(self.source, "response", None), getattr(inner, "response", None)):
             close = getattr(source, "aclose", None) or getattr(source, "close", None)
             if close is not None and (closing := close()) is not None:
                 await closing

@@ -298,34 +298,6 @@ class TestServerTools:
 
         assert second.bodies[0]["messages"][1] == {"role": "assistant", "content": "I look. It rains."}
 
-    async def test_a_search_of_responses(self) -> None:
-        """It is kept with the message; reasoning whose search does not go back stays behind, as it would be refused."""
-        items = [
-            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "one"},
-            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
-            {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "two"},
-        ]
-        done = [
-            Data({"type": "response.output_item.done", "output_index": n, "item": one}) for n, one in enumerate(items)
-        ]
-        text = Data({"type": "response.output_text.delta", "output_index": 3, "delta": "It rains."})
-        message = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "It rains."}]}
-        end = Data({"type": "response.output_item.done", "output_index": 3, "item": message})
-        call_end = Data(
-            {
-                "type": "response.output_item.done",
-                "output_index": 4,
-                "item": {"type": "function_call", "call_id": "c1x", "name": "note", "arguments": '{"text": "a"}'},
-            }
-        )
-
-        transcript, bodies, _ = await told(answers(*done, text, end, call_end), RESPONSES)
-
-        provider = transcript[1].provider
-        assert provider is not None
-        assert provider.message["server_items"] == [items[1]]
-        assert [one.get("encrypted_content") for one in bodies[1]["input"] if one.get("type") == "reasoning"] == ["two"]
-
 
 class TestLogprobs:
     """The probabilities of tokens."""
