@@ -474,7 +474,7 @@ async def test_it_is_found_under_the_name_of_any_provider(model: str) -> None:
     """litellm maps the errors of each in a way of its own."""
     replies = [fails(400, SHAPES["an object"](text, code)) for _, text, code in EXAMPLES]
     async with ModelServer(replies) as server:
-        found = [(await failure_of(server.llm(model), LOOK)).kind for _ in EXAMPLES]
+        found = [(await failure_of(server.llm(model, takes={"image": True}), LOOK)).kind for _ in EXAMPLES]
 
     assert found == [kind for kind, _, _ in EXAMPLES]
 
