@@ -28,31 +28,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import psycopg
-from procrastinate import BaseConnector
-from procrastinate.exceptions import NoResult
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
-from psycopg.rows import dict_row
 
 from ...states.errors import StoreError
 from ..errors import StorageFailed
 from ..patience import FIRST_WAIT, LONGEST_WAIT, Moment, until_stored
 from ..ports import JobsHealth
-from .connection import WRITES, adapt, failure, is_pooled, no_connection
 from .examination import skew
+from .job_session import JobSession
 from .job_tables import QUEUE, JobTables
 from .notices import JobWaits, Notices
 
 if TYPE_CHECKING:
     from ..sql.statements import Driver
-    from .address import PostgresAddress
     from .database import PostgresDatabase
 
 logger = logging.getLogger("turnwise.postgres")
@@ -79,9 +75,6 @@ after by nobody else, but whoever calls for it is heard by this worker, and this
 
 MOST_HEARD = 10_000
 """How many conversations are remembered that were called for. If there are more, any job is looked for."""
-
-PATIENCE = 10.0
-"""Seconds for which an answer of the server is waited for. Another connection may be better."""
 
 LONGEST_END = 5.0
 """Seconds for which a worker that ends tries to tell the server what it has ended."""
@@ -132,7 +125,7 @@ class PostgresJobs:
 
     async def serve(self, look_after: LookAfter, *, slots: int, lease: float) -> None:
         """See `Jobs`. Has a connection of its own, so that its heart beats although all others are in use."""
-        session = _Session(self._database.address, self.tables)
+        session = JobSession(self._database.address, self.tables)
         worker = _Worker(session, look_after, self.tell, slots, lease)
         self._workers.append(worker)
         try:
@@ -161,7 +154,7 @@ class _Worker:
     `tell` tells all workers that a process was called for."""
 
     def __init__(
-        self, session: _Session, look_after: LookAfter, tell: Callable[[str], None], slots: int, lease: float
+        self, session: JobSession, look_after: LookAfter, tell: Callable[[str], None], slots: int, lease: float
     ) -> None:
         self._session = session
         self._manager = JobManager(session)
@@ -453,10 +446,12 @@ class _Worker:
         """Call for what has become due, and now and then for what was left over, unless another worker does."""
         found = await self._session.rows(_CLAIM, {"look": 0.9 * LOOK, "sweep": 2 * self._lease})
         for look in found:
-            async for conversation_id in self._session.pages(_DUE, look):
+            async for conversation_id in self._session.pages(_DUE, look, BATCH):
                 await self._call(conversation_id)
             if look["sweeps"]:
-                async for conversation_id in self._session.pages(_LEFT_OVER, {**look, "lease": self._lease * 1e6}):
+                async for conversation_id in self._session.pages(
+                    _LEFT_OVER, {**look, "lease": self._lease * 1e6}, BATCH
+                ):
                     await self._call(conversation_id)
                 await self._manager.prune_stalled_workers(10 * self._lease)
 
@@ -464,7 +459,7 @@ class _Worker:
 class _Heart:
     """Tells the other workers that one is alive, and knows which of them are."""
 
-    def __init__(self, session: _Session, manager: JobManager, lease: float) -> None:
+    def __init__(self, session: JobSession, manager: JobManager, lease: float) -> None:
         self._session = session
         self._manager = manager
         self._lease = lease
@@ -582,133 +577,6 @@ SELECT DISTINCT key, id FROM (
         > floor(log(2, (greatest(%(swept)s - at, %(lease)s) / %(lease)s)::numeric))
     AND {_NOT_CALLED} ORDER BY key LIMIT {BATCH}"""
 """Those whose age, in leases, has reached a power of two since the sweep before."""
-
-
-# --- the connections of a worker
-
-_SETTINGS = """
-SET {scope} search_path = "{jobs}", "{conversations}"; SET {scope} enable_sort = off; SET {scope} enable_seqscan = off;
-SET {scope} enable_bitmapscan = off; SET {scope} enable_hashjoin = off; SET {scope} enable_mergejoin = off;
-SET {scope} enable_material = off; SET {scope} max_parallel_workers_per_gather = 0; SET {scope} jit = off"""
-"""The server keeps no useful statistics of a table whose rows live for moments. Left to itself it may sort all jobs
-that wait in order to find the first one. The indexes have the order already. What is off counts as infinitely dear, so
-the server would also translate each statement into machine code, which takes a second, where it then takes 0.2 ms."""
-
-
-class _Session(BaseConnector):
-    """A connection that executes one statement after the other, each in a transaction of its own, and is made anew when
-    it broke. Through it procrastinate reaches the server.
-
-    Raises `StorageFailed` where the server fails or does not answer, and `StoreError` for what will not pass. What
-    violates a constraint, and what procrastinate's functions raise, is raised as it is.
-    """
-
-    def __init__(self, address: PostgresAddress, tables: JobTables) -> None:
-        self._name = address.name
-        self._conninfo = address.direct_conninfo
-        self._tables = tables
-        self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
-        self._is_pooled = False
-        self._is_well = True
-        self.connections = 0
-        """How many connections were made so far."""
-        self._turn = asyncio.Lock()
-
-    async def rows(self, query: str, arguments: Mapping[str, Any], *, is_planned: bool = False) -> list[dict[str, Any]]:
-        """Execute a statement, and return what it finds. `is_planned` has the server plan it now, for the tables as
-        they are."""
-        async with self._turn:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    found = await self._execute(await self._connected(), query, arguments, is_planned)
-                self._is_well = True
-                return found
-            except (psycopg.IntegrityError, psycopg.errors.RaiseException):
-                raise
-            except (psycopg.Error, OSError, StorageFailed) as error:
-                await self._drop()
-                failed = error if isinstance(error, StorageFailed) else failure(self._name, error)
-                if self._is_well and isinstance(failed, StorageFailed):
-                    logger.warning("No conversations can be taken for now: %s", failed)
-                self._is_well = False
-                raise failed from error
-            except BaseException:
-                await self._drop()
-                raise
-
-    async def pages(self, query: str, arguments: Mapping[str, Any]) -> AsyncIterator[str]:
-        """Yield the ids that a statement finds, page by page."""
-        after = 0
-        while found := await self.rows(query, {**arguments, "after": after}, is_planned=True):
-            for row in found:
-                yield row["id"]
-            if len(found) < BATCH:
-                return
-            after = found[-1]["key"]
-
-    async def end(self) -> None:
-        """Close the connection."""
-        async with self._turn:
-            await self._drop()
-
-    async def _execute(
-        self,
-        connection: psycopg.AsyncConnection[dict[str, Any]],
-        query: str,
-        arguments: Mapping[str, Any],
-        is_planned: bool,
-    ) -> list[dict[str, Any]]:
-        async with connection.transaction() if self._is_pooled else nullcontext():
-            if self._is_pooled:
-                await connection.execute(self._settings("LOCAL").encode())
-            cursor = await connection.execute(query.encode(), arguments, prepare=False if is_planned else None)
-            return await cursor.fetchall() if cursor.description else []
-
-    async def _connected(self) -> psycopg.AsyncConnection[dict[str, Any]]:
-        if self._connection is not None:
-            return self._connection
-        try:
-            connection = await psycopg.AsyncConnection.connect(
-                self._conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=2
-            )
-        except (psycopg.Error, OSError, UnicodeError) as error:
-            raise no_connection(self._name, error) from error
-        self._connection = connection
-        self.connections += 1
-        adapt(connection)
-        self._is_pooled = await is_pooled(connection)
-        if self._is_pooled:
-            connection.prepare_threshold = None
-            await connection.set_read_only(False)
-            await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
-        else:
-            await connection.execute(f"{WRITES}; {self._settings('SESSION')}".encode())
-        return connection
-
-    def _settings(self, scope: str) -> str:
-        return _SETTINGS.format(scope=scope, jobs=self._tables.schema, conversations=self._tables.conversations)
-
-    async def _drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            await connection.close()
-
-    # --- for procrastinate
-
-    async def execute_query_async(self, query: str, **arguments: Any) -> None:
-        """Execute a statement."""
-        await self.rows(query, arguments)
-
-    async def execute_query_one_async(self, query: str, **arguments: Any) -> dict[str, Any]:
-        """Execute a statement, and return the first row that it finds. Raises `NoResult`."""
-        found = await self.rows(query, arguments)
-        if not found:
-            raise NoResult
-        return found[0]
-
-    async def execute_query_all_async(self, query: str, **arguments: Any) -> list[dict[str, Any]]:
-        """Execute a statement, and return what it finds."""
-        return await self.rows(query, arguments)
 
 
 if TYPE_CHECKING:
