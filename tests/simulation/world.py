@@ -248,16 +248,23 @@ class World:
         else:
             await self.take_time()
         if self.calm:
-            return self._answer(effect, effect.answers[0])
+            return await self._with_stored_files(self._answer(effect, effect.answers[0]), context)
         await self._show_progress(effect, context)
         if self.chance.probably(0.04):
             return self._misbehave(effect)
         call = effect.call if isinstance(effect, TOOL_RUNS) else None
         kinds = [kind for kind in effect.answers if kind is not effect.ACKNOWLEDGES]
         given = self._answer(effect, self.chance.weighted({kind: weight_of(kind, call) for kind in kinds}))
-        if isinstance(given, ToolComplete) and (files := some_files(self.chance)):
-            given = given.replace(result=given.result.replace(files=await context.files.keep(files)))
-        return given
+        return await self._with_stored_files(given, context)
+
+    async def _with_stored_files(self, given: Any, context: EffectContext) -> Any:
+        """The answer, with files that are stored in place of those that were generated."""
+        if not isinstance(given, ToolComplete):
+            return given
+        files = () if self.calm else some_files(self.chance)
+        if not files and not given.result.files:
+            return given
+        return given.replace(result=given.result.replace(files=await context.files.keep(files)))
 
     async def _show_progress(self, effect: AwaitedEffect, context: EffectContext) -> None:
         if isinstance(effect, RequestLlm):

@@ -258,7 +258,7 @@ class TestFailures:
         with psycopg.connect(own_postgres.url("postgres"), autocommit=True) as connection:
             connection.execute("CREATE ROLE many LOGIN CONNECTION LIMIT 0")
 
-        with pytest.raises(StorageFailed, match=r'for role "many"; a process takes up to database_connections and 3'):
+        with pytest.raises(StorageFailed, match=r'for role "many"; a process takes up to database_connections and 2'):
             await opened(own_postgres.url("postgres", user="many"))
 
     async def test_a_lock_that_another_program_holds(

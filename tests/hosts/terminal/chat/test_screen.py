@@ -241,7 +241,7 @@ class TestExplicitResponses:
         """P8: where the user receives only what tools say, it is no thought."""
         texts = [said("assistant", text, stopped="cancelled", spoken=text == "It ra") for text in ("Hm", "It ra")]
 
-        assert lines(*texts, by_tool=True) == [("assistant", "It ra")]
+        assert lines(*texts, by_tool=True) == [("assistant", "It ra"), ("note", "  Stopped.")]
 
     async def test_resuming_shows_what_was_delivered(self, tmp_path: Path) -> None:
         """S3, P19: of two answers the last was delivered; neither the other is shown, nor one that was refused."""
