@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,22 @@ OpenWriter = Callable[[], tuple[TerminalWriter, FakeTerminal]]
 
 
 @pytest.fixture
-def open_writer(monkeypatch: pytest.MonkeyPatch) -> OpenWriter:
-    """Return a function that opens a writer on a terminal, to be called within the test: pytest has its own stdout."""
+def open_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenWriter]:
+    """A function that opens a writer on a terminal, to be called within the test: pytest has its own stdout. What still
+    spins at the end of the test is ended."""
+    opened: list[TerminalWriter] = []
 
     def open_() -> tuple[TerminalWriter, FakeTerminal]:
         output = FakeTerminal()
         for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "60"), ("LINES", "12")):
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("sys.stdout", output)
-        return TerminalWriter(interactive=True, markdown=True), output
+        opened.append(TerminalWriter(interactive=True, markdown=True))
+        return opened[-1], output
 
-    return open_
+    yield open_
+    for writer in opened:
+        writer.finish()
 
 
 def on_screen(output: io.StringIO) -> str:
