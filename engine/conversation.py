@@ -519,23 +519,16 @@ class Conversation(Homebound, Generic[T]):
         return BranchRequests(self._loop, self._read_entries, self._ask, partial(self._engine.spent_on, self.id))
 
     async def _turn_elsewhere(self, handled: HandledRequest | None, *, wait: bool) -> Turn:
-        """Return the turn that begins in another branch by this request, or that takes the edited message: this one may
-        have to wait behind others."""
+        """Return the turn that begins in another branch by this request."""
         assert handled is not None, "such a request always has something to do"
-        turns = self._loop.turns
         if wait:
             await self._elsewhere.until_there(handled)
-        if isinstance(handled.request, MessageEdited):
-            message_id = handled.request.event_id
-            if wait:
-                return await self._stopped_turn(turns.of_message(message_id))
-            return self._note_seen(await turns.of_message_now(message_id))
         begun = await self._elsewhere.turn_begun_by(handled)
         if begun is None:
             return QueuedTurn()
         if wait:
-            return await self._stopped_turn(turns.stopped_after(*begun))
-        return self._note_seen(await turns.turn_now(begun[1]))
+            return await self._stopped_turn(self._loop.turns.stopped_after(*begun))
+        return self._note_seen(await self._loop.turns.turn_now(begun[1]))
 
     # --- its rules, its title, its schedule, a copy of it
 
