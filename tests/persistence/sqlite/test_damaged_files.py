@@ -29,7 +29,7 @@ from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.doubles import FunctionLlm
 
 from ...support.engine_scenarios import Gate, answers_after, results, until
-from ...support.fault_profile import LONG
+from ...support.fault_profile import LONG, portions
 from ...support.store_internals import query
 from ...support.walks import Walk
 
@@ -216,12 +216,12 @@ async def read(store: SqliteStore, name: str) -> str:
 class TestFlippedBits:
     """SQLite looks at the shape of its pages, and the chain at what stands in them."""
 
-    @pytest.mark.timeout(300)
+    @pytest.mark.timeout(0 if LONG else 300)
     async def test_no_conversation_is_another_one(self, whole: Path, tmp_path: Path) -> None:
         """Wherever a bit falls over: each conversation is what it was, or is refused with a typed error; and where the
         file can be opened at all, one bit spoils one conversation most often, and the others stay usable."""
         outcomes: list[str] = []
-        for seed in range(3_000 if LONG else 120):
+        for seed in range(600 * portions(5) if LONG else 120):
             path = flipped(whole, tmp_path, seed)
             try:
                 store = await SqliteStore.open(path)
@@ -239,11 +239,11 @@ class TestFlippedBits:
         assert {*outcomes} == {"as it was", "refused"}
         assert outcomes.count("as it was") > len(outcomes) / 2
 
-    @pytest.mark.timeout(300)
+    @pytest.mark.timeout(0 if LONG else 300)
     async def test_an_engine_works_or_says_why_not(self, whole: Path, tmp_path: Path) -> None:
         """It opens, or refuses with a typed error; a conversation that is whole takes its next turn."""
         went_on = 0
-        for seed in range(500 if LONG else 20):
+        for seed in range(100 * portions(5) if LONG else 20):
             path = flipped(whole, tmp_path, 10_000 + seed)
             model = ScriptedLlm([reply("Go on.")] * 10)
             try:
