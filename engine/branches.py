@@ -23,6 +23,7 @@ from ..states.events import (
     Event,
     HistoryCompacted,
     LlmResponse,
+    MessageEdited,
     RetryRequested,
     UserMessage,
 )
@@ -268,11 +269,16 @@ class BranchRequests:
 
     async def turn_begun_by(self, handled: HandledRequest) -> tuple[int, int] | None:
         """Return the step in which the conversation has gone to another branch by this request, and the turn that
-        begins there; None if it has not."""
+        begins there; None if it has not. Of an edited message, the step and the turn that have taken it: it may wait
+        behind others, and what was made again of that turn has another number."""
+        is_edit = isinstance(handled.request, MessageEdited)
         for entry in await self._read_entries(handled.seq - 1):
             for effect in entry.effects:
-                if isinstance(effect, SwitchBranch):
-                    return entry.seq, effect.turns + 1
+                match effect:
+                    case SwitchBranch(turns=turns) if not is_edit:
+                        return entry.seq, turns + 1
+                    case PersistMessage(said=Heard(seq=handled.seq)) if is_edit:
+                        return entry.seq, entry.turn
         return None
 
 

@@ -519,10 +519,12 @@ class Conversation(Homebound, Generic[T]):
         return BranchRequests(self._loop, self._read_entries, self._ask, partial(self._engine.spent_on, self.id))
 
     async def _turn_elsewhere(self, handled: HandledRequest | None, *, wait: bool) -> Turn:
-        """Return the turn that begins in another branch by this request."""
+        """Return the turn that begins in another branch by this request, or that takes the edited message."""
         assert handled is not None, "such a request always has something to do"
         if wait:
             await self._elsewhere.until_there(handled)
+            if isinstance(handled.request, MessageEdited):
+                await self._loop.turns.number_of(handled.request.event_id)
         begun = await self._elsewhere.turn_begun_by(handled)
         if begun is None:
             return QueuedTurn()
