@@ -218,6 +218,8 @@ def _read(path: Path, rules: FileRules, called: str) -> bytes:
             return stream.read(rules.size + 1)
     except OSError as error:
         raise InvalidInput(f"{called} cannot be read: {error.strerror}.", "files") from None
+    except ValueError:  # such a path cannot even be looked for
+        raise InvalidInput(f"{called} cannot be read: this is no path of a file.", "files") from None
 
 
 _DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.DOTALL)

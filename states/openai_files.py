@@ -40,7 +40,8 @@ _USUAL_DOCUMENT = "application/pdf"
 
 
 class AttachedFile(NamedTuple):
-    """A file in a part of a message: its `url`, https:// or data:, and its name, empty if it has none."""
+    """A file in a part of a message: its `url`, a data: URL or an address as it was written, which is checked where it
+    is used; and its name, empty if it has none."""
 
     url: str
     name: str = ""

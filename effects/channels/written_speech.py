@@ -145,7 +145,8 @@ class Sentences:
             sentence, self._rest, self._searched = self._rest[:end], self._rest[end:], 0
             if sentence.strip():
                 yield sentence
-        self._searched = max(0, len(self._rest) - _LONGEST_END)
+        line = self._rest.rfind("\n")  # a line stays only within a block of code, whose end is a whole one
+        self._searched = line if line >= 0 else max(0, len(self._rest) - _LONGEST_END)
 
     def end(self) -> Iterator[str]:
         """Yield what has come behind the last sentence: nothing follows it."""
@@ -158,9 +159,9 @@ class Sentences:
         if fence is None:
             found = _END_OF_SENTENCE.search(self._rest, self._searched)
             return None if found is None else found.end()
-        closing = self._rest.find(f"\n{fence[1]}", max(fence.end(), self._searched))
-        end = -1 if closing < 0 else self._rest.find("\n", closing + 1)
-        return None if end < 0 else end + 1
+        closing = re.compile(rf"\n[ \t]*{fence[1]}{fence[1][0]}*[ \t\r]*\n")
+        found = closing.search(self._rest, max(fence.end(), self._searched))
+        return None if found is None else found.end()
 
 
 def sentences_of(text: str) -> list[str]:

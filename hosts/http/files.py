@@ -20,6 +20,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ...effects.files import File, GivenFile
+from ...effects.media_types import UNKNOWN, canonical
 from ...engine.conversation import Conversation
 from ...engine.files import UNKNOWN_FILE
 from ...states.errors import InvalidInput, StoreError, UnknownConversation
@@ -93,7 +94,7 @@ _BYTES: dict[str, Any] = {"content": {"*/*": {"schema": {"type": "string"}}}}
 router = APIRouter(tags=["files"], prefix=CONVERSATION)
 
 
-_ANY_TYPE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
+_ANY_TYPE = ("", UNKNOWN, "application/x-www-form-urlencoded")
 """Content types that say nothing of a file: clients send them by default."""
 
 
@@ -121,7 +122,7 @@ async def upload_file(
         raise HttpError("malformed_request")
     if not data:
         raise HttpError("invalid_input", "The body is empty; it is the file itself.")
-    declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    declared = canonical(request.headers.get("content-type", ""))
     try:
         kept = await conversation.keep_file(File(data, name or None, None if declared in _ANY_TYPE else declared))
     except InvalidInput as error:

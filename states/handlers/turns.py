@@ -11,6 +11,8 @@ state because tools can change it too.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..context import Context
 from ..effects import Abort
 from ..errors import Refused
@@ -78,9 +80,7 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
-    if type(event) is UserMessage and event.heard is not None:
-        step.note_heard(event)
-    step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
+    _take_in(step, event, context)
     begin_turn(step, event.at, context)
 
 
@@ -154,15 +154,20 @@ def note_heard(step: StepBuilder[State], event: UserCancel, context: Context) ->
 
 def interrupt(step: StepBuilder[Busy], event: UserMessage, context: Context) -> None:
     """The message waits until the turn has been stopped, and then begins the next one."""
-    step.note_heard(event)
-    step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
+    _take_in(step, event, context)
 
 
 def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
     """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
+    _take_in(step, event, context)
+    return step.same(inbox=step.inbox)
+
+
+def _take_in(step: StepBuilder[Any], event: UserMessage | AgentMessage, context: Context) -> None:
+    """The message waits in the inbox, and what it says of what the user has heard is noted."""
     if type(event) is UserMessage and event.heard is not None:
         step.note_heard(event)
-    return step.same(inbox=(*step.inbox, waiting(event, step.seq, context.policy.when_busy)))
+    step.inbox = (*step.inbox, waiting(event, step.seq, context.policy.when_busy))
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:

@@ -6,7 +6,7 @@ from ...states.effects import ClearResults, CompactHistory, RequestLlm, SwitchBr
 from ...states.events import CompactionRequested, EffectFailed, LlmFailed, LlmResponse
 from ...states.policy import models_of
 from ...states.states import Compacting, LlmRequesting
-from ...states.transcript import may_be_cleared
+from ...states.transcript import SHORTEST_CLEARED
 from ...states.values.messages import Message
 from ..history import History, require
 
@@ -61,8 +61,9 @@ def clears_old_results(history: History) -> None:
     rounds = cleared[0].rounds
     for message, newer in _with_newer_rounds(history.transcript):
         if message.role == "tool":
+            is_long = len(message.text) > SHORTEST_CLEARED or bool(message.files)
             require(
-                message.cleared or newer < rounds or not may_be_cleared(message),
+                message.cleared or newer < rounds or not is_long,
                 "an old result is still shown",
                 history,
             )

@@ -236,16 +236,17 @@ class CallRecorder:
             call.outcome = "returned"
         except BaseException as error:
             call.result = error
-            call.outcome = self._outcome(error)
+            call.outcome = self._outcome(call, error)
         if call.process.is_dead and call.outcome != "cancelled":
             call.outcome, call.result = "closed", None
         self.trace.record(call.who, f"{call.what}: {call.outcome}, {_short(call.result)}")
         if call.outcome == "broken":
             self.trace.report_fault(f"{call.who}, {call.what}: {type(call.result).__name__}: {call.result}")
 
-    def _outcome(self, error: BaseException) -> Outcome:
+    def _outcome(self, call: Call, error: BaseException) -> Outcome:
         is_misfit = isinstance(error, InvalidInput) and error.subject == "arguments"  # the tool refuses what was edited
-        if is_misfit or isinstance(error, Refused | CompactionFailed | StorageFailed):  # the store took no file
+        took_no_file = isinstance(error, StorageFailed) and call.what.startswith(("send ", "stream "))
+        if is_misfit or took_no_file or isinstance(error, Refused | CompactionFailed):
             return "refused"
         if isinstance(error, asyncio.CancelledError):
             return "cancelled"

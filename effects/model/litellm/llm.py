@@ -317,8 +317,8 @@ class LiteLlm:
     def _whole_answer(self, response: Any, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
         """The answer of a server that sends no streams."""
         is_response = is_asked_directly(self.model)
-        chunks = ResponseEvents().chunks_of(response.model_dump(exclude_unset=True)) if is_response else None
-        for chunk in chunks or (translated(response),):
+        whole = ResponseEvents().chunks_of(response.model_dump(exclude_unset=True)) if is_response else None
+        for chunk in (translated(response),) if whole is None else whole:
             assembler.add(chunk)
         assembler.check(is_marked=True)
         assembler.close()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..families import ITEMS
-from .traits import Arguments, Message, without
+from .traits import Arguments, Message, each_message, without
 
 Item = dict[str, Any]
 
@@ -116,8 +116,7 @@ def _text_of(message: Message) -> str:
 def with_reasoning_items(arguments: Arguments) -> Arguments:
     """The request with the items of responses in the form that litellm's bridge takes: the reasoning that stands in
     front of a message or a call. litellm sends some requests over the bridge by itself. `Pure.`"""
-    messages = [_for_bridge(message) for message in arguments["messages"]]
-    return {**arguments, "messages": messages}
+    return each_message(_for_bridge)(arguments)
 
 
 def _for_bridge(message: Message) -> Message:

@@ -41,8 +41,6 @@ class ResponseEvents:
         """The numbers of the calls, by the places of their items."""
         self._thought: tuple[object, ...] | None = None
         self._text_so_far: list[str] = []
-        self._length = 0
-        """The characters of text so far."""
         self._readers: dict[str, Callable[[Chunk], Iterator[Chunk]]] = {
             "output_text.delta": lambda event: self._text(_place_in(event), event.get("delta"), event.get("logprobs")),
             "refusal.delta": self._refusal,
@@ -71,18 +69,14 @@ class ResponseEvents:
     def _text(self, place: int, text: Any, logprobs: Any) -> Iterator[Chunk]:
         if isinstance(text, str) and text:
             self._told.add(("text", place))
-            self._add(text)
+            self._text_so_far.append(text)
             yield _delta(logprobs=logprobs, content=text)
 
     def _refusal(self, event: Chunk) -> Iterator[Chunk]:
         if isinstance(text := event.get("delta"), str) and text:
             self._told.add(("text", _place_in(event)))
-            self._add(text)
+            self._text_so_far.append(text)
             yield _delta(refusal=text)
-
-    def _add(self, text: str) -> None:
-        self._text_so_far.append(text)
-        self._length += len(text)
 
     def _thinking(self, event: Chunk) -> Iterator[Chunk]:
         text = event.get("delta")
@@ -132,7 +126,8 @@ class ResponseEvents:
         parts, is_told = _listed(item, "content"), ("text", place) in self._told
         texts = [part.get("text") or part.get("refusal") for part in parts]
         length = sum(len(text) for text in texts if isinstance(text, str))
-        begin = self._length - length if is_told else self._length
+        so_far = sum(map(len, self._text_so_far))
+        begin = so_far - length if is_told else so_far
         for part, text in zip(parts, texts, strict=True):
             if not is_told:
                 yield from self._text(place, part.get("text"), part.get("logprobs"))

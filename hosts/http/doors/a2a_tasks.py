@@ -66,7 +66,6 @@ from ....effects.version import __version__
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....engine.turns import RunningTurn, Turn, TurnStatus
-from ....engine.updates import MessageUpdate
 from ....states.errors import InvalidInput, Refused, TurnwiseError, UnknownConversation
 from ....states.values.files import DOCUMENTS, IMAGES, kind_of
 from ....states.values.value import DEEPEST, is_nested_deeper
@@ -310,13 +309,12 @@ class _TurnTasks(RequestHandler):
 
 async def _number(requested: RequestedTurn) -> int:
     """Hand a message over, and return the number of the turn that takes it, as soon as one does."""
-    turn = await requested.store()
-    if turn.number:
-        return turn.number
-    async with aclosing(requested.updates()) as updates:
-        taken = await anext(updates)
-    assert isinstance(taken, MessageUpdate), "a turn begins with its message"
-    return taken.turn
+    await stored(requested)
+    if requested.number is None:
+        async with aclosing(requested.updates()) as updates:
+            requested.note(await anext(updates))
+    assert requested.number is not None, "a turn begins with its message"
+    return requested.number
 
 
 async def _context_of(conversation: Conversation, context: ServerCallContext) -> _TaskContext:
@@ -379,7 +377,9 @@ def _read_message(message: Message) -> _ReadMessage:
 def _file(part: Part) -> File:
     """The file of a part. What its bytes are is found out later."""
     declared = canonical(part.media_type)
-    if declared not in ("", UNKNOWN) and kind_of(declared) is None:
+    if declared == UNKNOWN:  # as clients say by default
+        declared = ""
+    if declared and kind_of(declared) is None:
         raise ContentTypeNotSupportedError("A message can have texts, files that models take, and data that replies.")
     source = part.url if part.WhichOneof("content") == "url" else part.raw
     return File(source, part.filename or None, declared or None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -117,7 +117,7 @@ class AgentRun:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield its events as Server-Sent Events. Whatever is wrong with it ends it with a RUN_ERROR."""
-        async with aclosing(_events(self._run, self._engine, self._caller, self._note)) as events:
+        async with aclosing(self._events()) as events:
             async for event in events:
                 yield data_line(event.model_dump(by_alias=True)) + b"\n"
 
@@ -128,34 +128,28 @@ class AgentRun:
         if self._requested is not None and isinstance(own, dict) and own.get("stopOnDisconnect") is True:
             await stop_abandoned(self._requested)
 
-    def _note(self, requested: RequestedTurn) -> None:
-        self._requested = requested
-
-
-async def _events(
-    run: RunAgentInput, engine: Engine, caller: Caller, note: Callable[[RequestedTurn], None]
-) -> AsyncGenerator[BaseEvent, None]:
-    yield RunStartedEvent(
-        thread_id=run.thread_id,
-        run_id=run.run_id,
-        protocol_version=PROTOCOL_VERSION,
-        parent_run_id=run.parent_run_id,
-    )
-    try:
-        requested = await _requested(run, engine, caller)
-        note(requested)
-        async with aclosing(_Run(run, requested).events()) as events:
-            async for event in events:
-                yield event
-    except _RunRefused as refused:
-        yield RunErrorEvent(message=refused.sentence, code=refused.code)
-    except (TurnwiseError, HttpError) as error:
-        problem = problem_of(error)
-        yield RunErrorEvent(message=problem.detail, code=problem.code)
-    except Exception:
-        logger.exception("A run of an AG-UI client failed.")
-        problem = http_problem("internal_error")
-        yield RunErrorEvent(message=problem.detail, code=problem.code)
+    async def _events(self) -> AsyncGenerator[BaseEvent, None]:
+        run = self._run
+        yield RunStartedEvent(
+            thread_id=run.thread_id,
+            run_id=run.run_id,
+            protocol_version=PROTOCOL_VERSION,
+            parent_run_id=run.parent_run_id,
+        )
+        try:
+            self._requested = await _requested(run, self._engine, self._caller)
+            async with aclosing(_Run(run, self._requested).events()) as events:
+                async for event in events:
+                    yield event
+        except _RunRefused as refused:
+            yield RunErrorEvent(message=refused.sentence, code=refused.code)
+        except (TurnwiseError, HttpError) as error:
+            problem = problem_of(error)
+            yield RunErrorEvent(message=problem.detail, code=problem.code)
+        except Exception:
+            logger.exception("A run of an AG-UI client failed.")
+            problem = http_problem("internal_error")
+            yield RunErrorEvent(message=problem.detail, code=problem.code)
 
 
 async def _requested(run: RunAgentInput, engine: Engine, caller: Caller) -> RequestedTurn:

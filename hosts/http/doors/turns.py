@@ -170,9 +170,8 @@ class RequestedTurn(ABC):
 
     def note(self, update: Update) -> None:
         """Take note of an update of the turn."""
-        if self.number is None:
-            shown = update.state if isinstance(update, SnapshotUpdate | StateChangeUpdate) else update
-            self.number = shown.turn
+        if self.number is None and isinstance(update, MessageUpdate):
+            self.number = update.turn
 
     @abstractmethod
     async def store(self) -> Turn:

@@ -69,7 +69,6 @@ class TurnwiseComposer extends HTMLElement {
   setState({ isBusy, isClosed }) {
     this.#isClosed = isClosed;
     this.#stop.hidden = !isBusy;
-    this.#text.disabled = isClosed || this.#isSending;
     this.#attach.disabled = isClosed;
     this.#text.placeholder = isClosed ? "This conversation is closed" : isBusy ? "Write a message for the next turn" : "Write a message";
     this.#showState();
@@ -98,7 +97,7 @@ class TurnwiseComposer extends HTMLElement {
 
   /** The key of the draft that is shown. */
   get #key() {
-    return keyOf(this.#conversationId) + (this.#edited ? ":edit" : "");
+    return this.#edited ? editKeyOf(this.#conversationId) : keyOf(this.#conversationId);
   }
 
   #restore() {
@@ -118,6 +117,7 @@ class TurnwiseComposer extends HTMLElement {
   }
 
   #showState() {
+    this.#text.disabled = this.#isClosed || this.#isSending;
     this.#send.disabled = !this.#maySend || this.#isDue;
     const hint = this.#isDue ? "It is sent when the files are uploaded." : HINT;
     if (this.#hint.textContent !== hint) this.#hint.textContent = hint;
@@ -171,7 +171,7 @@ class TurnwiseComposer extends HTMLElement {
   /** Write another text in place of that of a message {messageId, text, files}. */
   edit({ messageId, text, files }) {
     if (this.#isSending) return;
-    const key = `${this.#conversationId}:edit`;
+    const key = editKeyOf(this.#conversationId);
     editOf(this.#conversationId).write({ messageId, files });
     draftOf(key).write(text);
     this.#attachments.clear(key);
@@ -193,22 +193,21 @@ class TurnwiseComposer extends HTMLElement {
     const [text, files] = [this.#text.value, this.#attachments.kept];
     const said = JSON.stringify([text, files]);
     const requestId = last?.said === said ? last.requestId : newId();
-    editOf(conversationId).write({ messageId, files: before, last: { said, requestId } });
-    this.#edited = editOf(conversationId).read();
+    this.#edited = { messageId, files: before, last: { said, requestId } };
+    editOf(conversationId).write(this.#edited);
     const changed = JSON.stringify(files) === JSON.stringify(before) ? {} : { files };
-    this.#isSending = this.#text.disabled = true;
+    this.#isSending = true;
     this.#showState();
     const isTaken = await this.sendEdit(conversationId, { messageId, text, requestId, ...changed });
     this.#isSending = false;
-    this.#text.disabled = this.#isClosed;
+    this.#showState();
     if (isTaken) this.#forgetEdit(conversationId);
-    else this.#showState();
     if (conversationId === this.#conversationId) this.#text.focus();
   }
 
   #forgetEdit(conversationId) {
     if (conversationId === this.#conversationId) return this.#cancelEdit();
-    const key = `${conversationId}:edit`;
+    const key = editKeyOf(conversationId);
     for (const draft of [draftOf(key), editOf(conversationId)]) draft.discard();
     this.#attachments.clear(key);
   }
@@ -218,12 +217,11 @@ class TurnwiseComposer extends HTMLElement {
   /** Send the message when its files are uploaded, for which a conversation is begun if there is none. */
   async #sendLater() {
     this.#due = this.#key;
+    this.#isSending = this.#conversationId === null;
     this.#showState();
-    if (this.#conversationId !== null) return;
-    this.#isSending = this.#text.disabled = true;
+    if (!this.#isSending) return;
     await this.begin((conversationId) => this.#moveTo(conversationId));
     this.#isSending = false;
-    this.#text.disabled = this.#isClosed;
     if (this.#conversationId === null && this.#isDue) this.#due = null; // it could not be begun
     this.#noteFiles();
   }
@@ -282,6 +280,11 @@ class TurnwiseComposer extends HTMLElement {
 
 function keyOf(conversationId) {
   return conversationId ?? "new";
+}
+
+/** The key of what is written in place of a message of the conversation. */
+function editKeyOf(conversationId) {
+  return `${keyOf(conversationId)}:edit`;
 }
 
 function draftOf(key) {

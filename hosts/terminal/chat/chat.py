@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -293,7 +293,10 @@ class ChatCommands:
         if not unquoted:
             self._writer.line("/attach takes the path of a file.", "red")
             return
-        file = unquoted if unquoted.startswith("https://") else Path(unquoted).expanduser()
+        file = unquoted if unquoted.startswith("https://") else Path(unquoted)
+        if isinstance(file, Path):
+            with suppress(RuntimeError):  # ~ of nobody is what it is
+                file = file.expanduser()
         attached = [*self._attached, file]
         prepared = await prepare(attached, self._conversation.policy.files)
         self._attached = attached

@@ -168,6 +168,7 @@ class Screen:
 
     def _end_turn(self, turn: TurnEndedUpdate) -> None:
         content, shown, self._last_shown = turn.final_content, self._last_shown, ""
+        self._draft.end_turn()
         said_by_tool = self._by_tool or turn.user_response is not None
         if content and content != shown and not said_by_tool:
             self._show_reply(content)
@@ -363,6 +364,10 @@ class ShownText:
                 self._speech[key] = shown[len(text) :].lstrip()
                 return True
         return False
+
+    def end_turn(self) -> None:
+        """Forget what tools were to say and have not said by now."""
+        self._speech.clear()
 
     def take_back(self) -> bool:
         """Take back the text of an answer that broke off, and return whether there was any. What has left the screen

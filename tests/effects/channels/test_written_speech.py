@@ -40,7 +40,12 @@ from ...support.speech.voices import program
 # --- sentences
 
 TEXTS = st.lists(
-    st.sampled_from(["It rains", "Dr", "5", ".", "!", "\u3002", " ", "\n", "```", ")", "**", "\u201d", "\U0001f600"])
+    st.sampled_from(
+        [
+            *("It rains", "Dr", "5", ".", "!", "\u3002", " ", "\n", ")", "**", "\u201d", "\U0001f600"),
+            *("```", "````````", "\n```   \t    \n", "```python more"),
+        ]
+    )
 ).map("".join)
 
 
@@ -63,12 +68,16 @@ def test_sentences_do_not_depend_on_the_pieces(text: str, cuts: list[int]) -> No
         ("1. Sakura at 5. Ask", ["1. Sakura at 5. Ask"]),
         ("One\n\nTwo", ["One\n", "Two"]),
         ("```\na. b\n```\nSo.", ["```\na. b\n```\n", "So."]),
+        ("```\na\n``` b\n`````  \nSo.", ["```\na\n``` b\n`````  \n", "So."]),
         ("\u96e8\u3002\u98a8", ["\u96e8\u3002", "\u98a8"]),
     ],
 )
 def test_sentences_end_where_a_speaker_pauses(text: str, sentences: list[str]) -> None:
-    """Not behind a number, and not within a block of code."""
+    """Not behind a number, and not within a block of code; nor does it matter that a model writes it piece by piece."""
+    reader = Sentences()
+
     assert sentences_of(text) == sentences
+    assert [sentence for piece in text for sentence in reader.add(piece)] + [*reader.end()] == sentences
 
 
 def test_a_long_sentence_is_read_once() -> None:

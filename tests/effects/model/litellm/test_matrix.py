@@ -277,24 +277,21 @@ class TestMatrix:
     @each_that_sees
     async def test_images(self, name: str) -> None:
         """A person's image reaches the provider."""
-        server, model = served(name, [answers("A dot.")])
-
-        async with server, Engine.open("sqlite://", model=model(), policy=QUICK) as engine:
-            turn = await (await engine.create()).send("What is this?", files=[PNG])
-
-        assert turn.reply == "A dot."
-        assert "iVBOR" in written(server.bodies[0])
+        assert "iVBOR" in await self._sent_with(name, PNG)
 
     @each_that_reads
     async def test_files(self, name: str) -> None:
         """A person's PDF reaches the provider."""
-        server, model = served(name, [answers("A menu.")])
+        assert base64(PDF) in await self._sent_with(name, PDF)
 
+    async def _sent_with(self, name: str, file: bytes) -> str:
+        """What reaches the provider of a message with this file."""
+        server, model = served(name, [answers("I see.")])
         async with server, Engine.open("sqlite://", model=model(), policy=QUICK) as engine:
-            turn = await (await engine.create()).send("What is this?", files=[PDF])
+            turn = await (await engine.create()).send("What is this?", files=[file])
 
-        assert turn.reply == "A menu."
-        assert base64(PDF) in written(server.bodies[0])
+        assert turn.reply == "I see."
+        return written(server.bodies[0])
 
     @each_that_caches
     async def test_caching(self, name: str) -> None:

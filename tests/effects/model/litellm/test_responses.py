@@ -20,7 +20,18 @@ from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.litellm.response_request import response_arguments, stored_items
 from turnwise.effects.model.litellm.responses import ResponseEvents
 
-from ....support.servers.model_server import OPENAI, RESPONSES, Answer, Data, ModelServer, Pause, answers, call, fails
+from ....support.servers.model_server import (
+    OPENAI,
+    RESPONSES,
+    Answer,
+    Data,
+    ModelServer,
+    Pause,
+    Tokens,
+    answers,
+    call,
+    fails,
+)
 
 Item = dict[str, Any]
 
@@ -129,14 +140,16 @@ def faults(sent: Sequence[Item]) -> list[str]:
     return found
 
 
+SCRIPT = [responds(*CALLING), responds(reasoning(5), message(3, "Noted.")), responds(message(4, "Bye."))]
+
+
 class TestWhatGoesBack:
     """The items of a response."""
 
     async def test_all_of_it_goes_back_as_it_came(self) -> None:
         """With ids, phases, citations and what is sealed, in order, in front of the results of its calls."""
-        script = [responds(*CALLING), responds(reasoning(5), message(3, "Noted.")), responds(message(4, "Bye."))]
         async with (
-            ModelServer(script, RESPONSES) as server,
+            ModelServer(SCRIPT, RESPONSES) as server,
             Engine.open("sqlite://", model=server.llm(), tools=[note], policy=QUICK) as engine,
         ):
             conversation = await engine.create(system="You help.")
@@ -266,9 +279,8 @@ class TestValidRequests:
 
     async def test_after_a_rewind(self) -> None:
         """In front of the answer, and into the middle of a turn."""
-        script = [responds(*CALLING), responds(reasoning(5), message(3, "Noted.")), responds(message(4, "Bye."))]
         async with (
-            ModelServer(script, RESPONSES) as server,
+            ModelServer(SCRIPT, RESPONSES) as server,
             Engine.open("sqlite://", model=server.llm(), tools=[note], policy=KEPT) as engine,
         ):
             conversation = await engine.create()
@@ -278,7 +290,7 @@ class TestValidRequests:
             await conversation.edit(transcript[0].message_id, "The weather in Bergen?")
             await conversation.send("Thanks.")
 
-        assert [faults(body["input"]) for body in server.bodies] == [[]] * len(server.bodies)
+        assert [faults(body["input"]) for body in server.bodies] == [[]] * 5
 
     async def test_after_a_stop(self) -> None:
         """What was streamed is kept as text: its reasoning and its search go with the items that never came."""
@@ -311,7 +323,7 @@ class TestValidRequests:
             await conversation.send("The weather?")
             await conversation.send("Thanks.")
 
-        assert [faults(body["input"]) for body in server.bodies] == [[]] * len(server.bodies)
+        assert [faults(body["input"]) for body in server.bodies] == [[]] * 2
 
     async def test_after_clearing_and_compaction(self) -> None:
         """Results are cleared and turns are summarized; what is left is whole."""
@@ -322,11 +334,12 @@ class TestValidRequests:
             if "tools" not in body:
                 return answers("A summary.")
             count += 1
+            usage = Tokens(len(json.dumps(body["input"])) // 4)
             items = [{**one, "id": f"{one['id']}x{count}"} for one in (reasoning(9), SEARCHED, reasoning(8))]
             if count % 3:
                 made = called(count, json.dumps({"text": "x" * 3000}))
-                return responds(*items, {**made, "id": f"fc_{count}x"})
-            return responds(*items, message(100 + count, "Well. " * 100))
+                return responds(*items, {**made, "id": f"fc_{count}x"}, usage=usage)
+            return responds(*items, message(100 + count, "Well. " * 100), usage=usage)
 
         async with (
             ModelServer(script, RESPONSES) as server,
@@ -336,7 +349,9 @@ class TestValidRequests:
             for number in range(6):
                 await conversation.send(f"Message {number}")
 
-        assert any("summary" in json.dumps(body["input"]).lower() for body in server.bodies)
+        sent = [json.dumps(body["input"]) for body in server.bodies]
+        assert any("is not shown any more" in one for one in sent)
+        assert any("A summary." in one for one in sent)
         assert [faults(body["input"]) for body in server.bodies] == [[]] * len(server.bodies)
 
     @pytest.mark.parametrize(
@@ -504,14 +519,14 @@ class TestParameters:
             {"type": "input_file", "file_url": f"{URL}.pdf"},
         ]
 
-    async def test_callbacks_are_told(self) -> None:
+    async def test_callbacks_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As for chat completions: the text, and what it cost."""
         litellm, told = load_litellm(), asyncio.Queue[tuple[str, int]]()
 
         async def log(kwargs: Any, response: Any, start: Any, end: Any) -> None:
             told.put_nowait((response.choices[0].message.content, response.usage.prompt_tokens))
 
-        litellm.success_callback.append(log)
+        monkeypatch.setattr(litellm, "success_callback", [*litellm.success_callback, log])
         for dialect in (OPENAI, RESPONSES):
             async with (
                 ModelServer([answers("Hello.")], dialect) as server,

@@ -188,6 +188,7 @@ class TestAttaching:
         lines = [
             "/attach",
             "/attach missing.pdf",
+            "/attach ~nobody-of-this-name/lost.pdf",
             "/attach nothing.bin",
             "/attach my files",
             '/attach "my files/menu.pdf"',
@@ -203,6 +204,7 @@ class TestAttaching:
         for sentence in (
             "/attach takes the path of a file.\n",
             "missing.pdf cannot be read: No such file or directory.\n",
+            "lost.pdf cannot be read: No such file or directory.\n",
             "nothing.bin cannot be sent: its bytes are of no type that is known.\n",
             "my files cannot be read: Is a directory.\n",
             "With your next message: [menu.pdf]\n",

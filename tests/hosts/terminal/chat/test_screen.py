@@ -446,6 +446,16 @@ class TestOnATerminal:
         assert not shown.end_speech("Have a good journey.")
         assert on_screen(output) == "At nine.\n\nFrom platform 2."
 
+    def test_what_was_not_said_in_a_turn_is_no_delivery_of_another(self, open_writer: OpenWriter) -> None:
+        """A tool that was to speak last, and did not; the same words later are shown."""
+        writer, _ = open_writer()
+        shown = ShownText(writer, thoughts=False, by_tool=False)
+        shown.add(token("At nine.", kind="speech"))
+
+        shown.end_turn()
+
+        assert not shown.end_speech("At nine.")
+
     def test_what_is_not_said_is_taken_back(self, open_writer: OpenWriter) -> None:
         """An attempt that fails takes back what was to be said; what comes from the start replaces it."""
         writer, output = open_writer()
