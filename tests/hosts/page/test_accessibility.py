@@ -24,10 +24,12 @@ from ...support.browser.asking import (
     asking_engine,
     begin,
 )
+from ...support.browser.chat_page import ChatPage
 from ...support.browser.fixtures import PICTURES
 from ...support.browser.tabs import Tabs
 from ...support.http.live_server import serving
 from ...support.npm.node_packages import NodePackages
+from ...support.pictures import PDF, png
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +109,13 @@ class Inspection:
         await self.keep_picture(where)
         self._note(where, await violations(self.page, self._axe, rules))
 
+    async def look_in_both(self, where: str) -> None:
+        """Note what axe-core finds now, in light and in dark."""
+        await self.page.emulate_media(color_scheme="light")
+        await self.look(f"{where}, light")
+        await self.page.emulate_media(color_scheme="dark")
+        await self.look(f"{where}, dark", "color-contrast")  # nothing else depends on it
+
     async def measure(self, where: str) -> None:
         """Note what is out of reach now."""
         self._note(where, await hidden_overflow(self.page))
@@ -116,6 +125,10 @@ class Inspection:
         width = (self.page.viewport_size or {}).get("width")
         name = re.sub(r"\W+", "-", f"{where} {width}")
         await self.page.screenshot(path=PICTURES / "page" / f"{name}.png")
+
+    def sentences(self) -> list[str]:
+        """Return all that was found."""
+        return [f"{where}: {fault}" for where, faults in self.found.items() for fault in faults]
 
     def _note(self, where: str, faults: list[str]) -> None:
         if faults:
@@ -133,10 +146,7 @@ async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
     for state in SHOWN:
         await inspection.show(state)
         await inspection.unfold()
-        await inspection.page.emulate_media(color_scheme="light")
-        await inspection.look(f"{state}, light")
-        await inspection.page.emulate_media(color_scheme="dark")
-        await inspection.look(f"{state}, dark", "color-contrast")  # nothing else depends on it
+        await inspection.look_in_both(state)
     await inspection.page.get_by_role("button", name="Rename", exact=True).click()
     await inspection.look("a dialog")
     await inspection.page.keyboard.press("Escape")
@@ -149,7 +159,43 @@ async def test_no_state_is_inaccessible(inspection: Inspection) -> None:
     )
     await inspection.look("the link to the application")
 
-    assert [f"{where}: {fault}" for where, faults in inspection.found.items() for fault in faults] == []
+    assert inspection.sentences() == []
+
+
+async def test_files_and_branches_are_accessible(
+    inspection: Inspection, served: tuple[Conversations, dict[str, str]]
+) -> None:
+    """The same holds for files that are attached or were sent, for a message that is being edited, and for the list of
+    the branches that were left."""
+    known, _ = served
+    page = inspection.page
+    chat = ChatPage(page, known.server)
+    await chat.open()
+    async with page.expect_file_chooser() as chooser:
+        await chat.button("Attach files").click()
+    await (await chooser.value).set_files(
+        [
+            {"name": "tree.png", "mimeType": "image/png", "buffer": png(60)},
+            {"name": "menu.pdf", "mimeType": "application/pdf", "buffer": PDF},
+        ]
+    )
+    await expect(page.get_by_role("list", name="Attached files").get_by_role("listitem")).to_have_count(2)
+    await inspection.look_in_both("files to be sent")
+    await chat.send("What is this?")
+    await expect(chat.state).to_have_text("Ready")
+    await expect(chat.own.get_by_role("img", name="tree.png")).to_be_visible()
+    await inspection.look_in_both("files of a message")
+    await page.get_by_role("button", name="Edit the message: What is this?").click()
+    await expect(chat.composer).to_have_value("What is this?")
+    await inspection.look_in_both("a message that is edited")
+    await chat.send("And now?")
+    await expect(chat.own).to_contain_text(["And now?"])
+    await expect(chat.state).to_have_text("Ready")
+    await chat.button("1 other branch").click()
+    await expect(page.get_by_role("dialog").get_by_role("radio")).not_to_have_count(0)
+    await inspection.look_in_both("other branches")
+
+    assert inspection.sentences() == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +226,7 @@ async def test_nothing_is_out_of_reach(width: int, height: int, has_room: bool, 
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-expanded", "false")
 
-    assert [f"{where}: {fault}" for where, faults in inspection.found.items() for fault in faults] == []
+    assert inspection.sentences() == []
 
 
 async def test_landmarks_and_the_order_of_the_focus(inspection: Inspection) -> None:
