@@ -516,6 +516,7 @@ class TestLostNotices:
         async with processes() as engines:
             there, here = await both_handles(engines)
             right = Watcher(here)
+            await right.until("snapshot")
             await there.send("Hi.")
             for notice in (
                 StepStored(here.id, 1),
