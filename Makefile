@@ -83,12 +83,12 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 	$(bin)/python tests/mutants.py
 
 # The libraries that turnwise is compared with are installed outside of .venv, each into an environment of its own.
-bench: $(ready)  ## measure turnwise beside other libraries, and write docs/benchmarks.md: under 15 minutes, on a quiet machine
+bench: $(ready)  ## measure turnwise beside other libraries, and write docs/development/benchmarks.md: under 15 minutes, on a quiet machine
 	$(bin)/python benchmarks/run.py
-	$(bin)/python docs/generate.py docs/benchmarks.md README.md
+	$(bin)/python docs/generate.py docs/development/benchmarks.md README.md
 	$(bin)/python docs/plots.py
 
-docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
+docs: $(ready)  ## make docs/reference/machine.md, the tables of the other pages and the picture in README.md again
 	$(bin)/python docs/generate.py
 
 picture: $(ready)  ## take the pictures of the page in README.md again; needs Chromium

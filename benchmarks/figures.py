@@ -1,8 +1,8 @@
 """What a benchmark measured: one figure each, with its aim beside it, as a line to read or as JSON for the report.
 
 A benchmark that takes part in `make bench` has a function `measure(sizes, folder)` that yields figures, and calls `run`
-when it is started as a program. `name` is how docs/benchmarks.md finds a figure; the sentence in `what` is for people
-and may change.
+when it is started as a program. `name` is how docs/development/benchmarks.md finds a figure; the sentence in `what` is
+for people and may change.
 """
 
 from __future__ import annotations

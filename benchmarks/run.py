@@ -1,4 +1,4 @@
-"""Runs what docs/benchmarks.md reports, and writes it as one JSON: the comparison, and the programs of turnwise alone.
+"""Runs what docs/development/benchmarks.md reports, and writes it as one JSON: the comparison, and turnwise alone.
 
     python benchmarks/run.py                       everything, under 15 minutes on two cores; `make bench` runs this
     python benchmarks/run.py --quick               tiny sizes, to see that it works; its figures say nothing
@@ -30,7 +30,7 @@ from peers.environments import CACHE, FLOOR, PEERS, TURNWISE
 from peers.rounds import ENVIRONMENT, LONGEST, QUICK, Rounds, Sizes, reason_of
 
 BENCHMARKS = Path(__file__).parent
-OUTPUT = BENCHMARKS.parent / "docs" / "benchmarks.json"
+OUTPUT = BENCHMARKS.parent / "docs" / "development" / "benchmarks.json"
 SYSTEMS = {system.name: system for system in (TURNWISE, FLOOR, *PEERS)}
 PARTS = tuple(Rounds(Path(), Path(), Sizes()).parts())
 
@@ -112,7 +112,7 @@ def as_text(results: dict[str, Any]) -> str:
 
 def options(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="Measure what docs/benchmarks.md reports.")
+    parser = argparse.ArgumentParser(description="Measure what docs/development/benchmarks.md reports.")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument("--systems", nargs="*", choices=[*SYSTEMS, []], default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--parts", nargs="*", choices=[*PARTS, []], default=list(PARTS), metavar="PART")

@@ -1,6 +1,6 @@
 """Writes the generated parts of the pages, or checks that they are up to date.
 
-python docs/generate.py              write docs/machine.md, and the generated parts of the other pages
+python docs/generate.py              write docs/reference/machine.md, and the generated parts of the other pages
 python docs/generate.py --check      exit with status 1 unless they are up to date
 python docs/generate.py … PAGE …     these pages only
 """

@@ -2,7 +2,8 @@
 
     python docs/picture.py [FOLDER]
 
-It writes page.png and page-dark.png to docs/, or to FOLDER. It needs the extra `dev`, and a Chromium on the path.
+It writes page.png and page-dark.png to docs/images/, or to FOLDER. It needs the extra `dev`, and a Chromium on the
+path.
 """
 
 from __future__ import annotations
@@ -62,4 +63,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "images")

@@ -234,7 +234,7 @@ class Conversation(Homebound, Generic[T]):
 
         `output` is the form that the answer must have: a type, such as a pydantic model, a dataclass or a TypedDict,
         several types in a tuple for any of them, an `Output`, or a JSON schema. `turn.output` is the answer then, and
-        docs/typed-answers.md says more. Of several messages in one turn the newest that says so decides.
+        docs/guides/typed-answers.md says more. Of several messages in one turn the newest that says so decides.
 
         Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still

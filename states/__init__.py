@@ -5,7 +5,7 @@ Start with `table`, the whole conversation on one page. `machine` reads it.
 
     from turnwise.states import Context, Idle, UserMessage, next_events, pending, transition
 
-The glossary of the project is docs/glossary.md.
+The glossary of the project is docs/reference/glossary.md.
 """
 
 from typing import TYPE_CHECKING, Any

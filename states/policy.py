@@ -117,7 +117,7 @@ class ModelSettings(Rules):
 
     server_tools: tuple[Literal["web_search", "web_fetch", "code_execution"] | Block, ...] | None = None
     """Tools that run at the provider, by name, or as the provider defines them, as JSON objects. What they find is part
-    of the response; see docs/models.md for who has which."""
+    of the response; see docs/guides/providers.md for who has which."""
 
     def over(self, other: ModelSettings) -> ModelSettings:
         """Return these settings, with those of `other` for what they leave open. `Pure.`"""

@@ -1,4 +1,4 @@
-"""Draws the plots of docs/benchmarks.md: bars for single numbers, lines for what grows."""
+"""Draws the plots of docs/development/benchmarks.md: bars for single numbers, lines for what grows."""
 
 from __future__ import annotations
 

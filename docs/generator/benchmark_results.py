@@ -1,4 +1,4 @@
-"""Reads docs/benchmarks.json, which `make bench` writes, and says what follows from its rounds.
+"""Reads docs/development/benchmarks.json, which `make bench` writes, and says what follows from its rounds.
 
 Of several rounds the best one counts: whatever else a machine does makes a round slower, never faster. The page and the
 plots are made from what is computed here, without measuring anything again.
@@ -70,7 +70,7 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Results:
-    """What docs/benchmarks.json says."""
+    """What docs/development/benchmarks.json says."""
 
     data: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/benchmarks.md, and the figures in README.md, from docs/benchmarks.json."""
+"""Writes the tables of docs/development/benchmarks.md and the figures in README.md, from the JSON beside that page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROFILE = "turn_profile"
 """The program whose figures say where the time goes."""
 
 SCALE = "scale"
-"""The program whose figures are about many processes; docs/scale.md has them."""
+"""The program whose figures are about many processes; docs/guides/scale.md has them."""
 
 
 def aims(results: Results) -> str:
@@ -148,8 +148,8 @@ def summary(results: Results) -> str:
     missed = sum(aim.is_met(results) is False for aim in AIMS)
     sentences.append(
         f"{missed or 'None'} of our {len(AIMS)} aims {'is' if missed < 2 else 'are'} missed: "
-        "[docs/benchmarks.md](docs/benchmarks.md) says which and why, with every figure. `make bench` measures them "
-        "again."
+        "[Benchmarks](docs/development/benchmarks.md) says which and why, with every figure. `make bench` measures "
+        "them again."
     )
     return " ".join(sentences) + "\n"
 

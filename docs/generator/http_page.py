@@ -1,4 +1,4 @@
-"""Writes the tables of docs/http.md: the endpoints, what users may do, and the problems that are answered.
+"""Writes the tables about HTTP: the endpoints and the problems of docs/reference/http-api.md, and what users may do.
 
 They are read from the OpenAPI document and from the tables that the server itself uses.
 """

@@ -1,4 +1,4 @@
-"""Writes docs/machine.md, the page that says what every event does in every state.
+"""Writes docs/reference/machine.md, the page that says what every event does in every state.
 
 A table of all pairs would be too wide to read and would repeat itself. So each state has a section with only its own
 answers and refers to one section for what most busy states have in common. What no section names is ignored.

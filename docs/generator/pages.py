@@ -1,7 +1,7 @@
 """Which parts of which pages are generated, and whether they are up to date.
 
-`docs/machine.md` is generated as a whole. In any other page a marker, which is a comment, stands in front of each
-generated part; the part ends at the next empty line, and everything else in the page is left as it is.
+`docs/reference/machine.md` is generated as a whole. In any other page a marker, which is a comment, stands in front of
+each generated part; the part ends at the next empty line, and everything else in the page is left as it is.
 """
 
 from __future__ import annotations
@@ -22,13 +22,9 @@ from .updates_page import updates
 ROOT = Path(__file__).parent.parent.parent
 
 PAGES = (
-    *(
-        ROOT / "docs" / name
-        for name in (
-            *("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md", "http.md"),
-            *("benchmarks.md", "scale.md"),
-        )
-    ),
+    *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("agents", "http", "scale")),
+    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("http-api", "machine", "rules", "settings", "updates")),
+    ROOT / "docs" / "development" / "benchmarks.md",
     ROOT / "README.md",
 )
 """The pages with generated parts."""
@@ -45,11 +41,11 @@ PROBLEMS = "<!-- made from hosts/http/problems.py by `make docs` -->"
 """The markers in front of the tables of rules, presets, settings, roles, updates, endpoints,
 permissions and problems."""
 
-BENCHMARKS = ROOT / "docs" / "benchmarks.json"
+BENCHMARKS = ROOT / "docs" / "development" / "benchmarks.json"
 """What `make bench` measured."""
 
 FIGURES = {
-    f"<!-- made from docs/benchmarks.json by `make docs`: {part.__name__} -->": part
+    f"<!-- made from docs/development/benchmarks.json by `make docs`: {part.__name__} -->": part
     for part in (
         *(
             benchmarks_page.verdict,
@@ -66,7 +62,7 @@ FIGURES = {
 
 
 def generated(page: Path) -> str:
-    """Return what the page should say: its own text around the generated parts, or `docs/machine.md` if it has none."""
+    """Return what the page should say: its text around generated parts, or, without any, the page about the machine."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     parts = {
         RULES: rules(),

@@ -1,4 +1,4 @@
-"""Writes the table of built-in tools by role in docs/agents.md."""
+"""Writes the table of built-in tools by role in docs/guides/agents.md."""
 
 from __future__ import annotations
 

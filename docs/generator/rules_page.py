@@ -1,4 +1,4 @@
-"""Writes the tables of rules and presets in docs/host.md.
+"""Writes the tables of docs/reference/rules.md: rules and presets.
 
 The meaning of a rule is written once, below its field in `policy`.
 """

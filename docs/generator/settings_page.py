@@ -1,4 +1,4 @@
-"""Writes the tables of settings in docs/reply_flow.md and docs/terminal.md.
+"""Writes the tables of docs/reference/settings.md: those of an engine, and those of the terminal.
 
 The meaning of a setting is written once, below its field.
 """

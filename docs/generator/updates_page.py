@@ -1,4 +1,4 @@
-"""Writes the table of updates in docs/host.md.
+"""Writes the table of docs/reference/updates.md.
 
 The meaning of an update is written once, in the docstring of its class.
 """

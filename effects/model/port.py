@@ -202,8 +202,8 @@ class LlmFailure(Exception):
     that the provider asks for, and `usage` what was spent before the answer broke off; a request that was refused costs
     nothing. With `of_answer` it was the model's answer that a filter did not let pass, and not the request.
 
-    `kind` decides whether the request is tried again; docs/host.md lists the kinds. Raises `ConfigurationError` for any
-    other, because it would leave open what is to be done.
+    `kind` decides whether the request is tried again; docs/guides/model-failures.md lists the kinds. Raises
+    `ConfigurationError` for any other, because it would leave open what is to be done.
     """
 
     def __init__(

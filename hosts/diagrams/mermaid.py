@@ -1,8 +1,8 @@
 """Draws the conversation machine as a picture in Mermaid's language: every state, every junction, and every way from
 one to the next.
 
-The picture is made from the table, so it cannot differ from it. `turnwise diagram` prints it, and docs/machine.md shows
-it.
+The picture is made from the table, so it cannot differ from it. `turnwise diagram` prints it, and
+docs/reference/machine.md shows it.
 
 The pages about the table and the map of the machine need the same things of it: names, junctions, the states in which a
 person can act, and above all what most busy states have in common. That is shown once, as any busy state. So the

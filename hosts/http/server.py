@@ -7,7 +7,7 @@ may drain before: the turns that it performs come to rest, and whoever watches t
 
 What happens before a request has arrived is uvicorn's own: it waits without end for the head of a request, and answers
 a broken one, or one too many, in plain text. A server that strangers can reach stands behind a proxy, which limits what
-a connection may do; docs/http.md has the configuration. The limits of a body are in `security`.
+a connection may do; docs/guides/http.md has the configuration. The limits of a body are in `security`.
 """
 
 from __future__ import annotations

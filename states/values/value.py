@@ -246,7 +246,7 @@ def later(at: datetime, seconds: float) -> datetime:
 # performer maps each error to one kind. The last five do not come from a provider: nothing here can carry the effect
 # out, the work was checked and found incomplete, no answer had the form that was asked for, the program died too often,
 # or something broke inside the program.
-# docs/host.md says what follows from each kind in which a model request can fail.
+# docs/guides/model-failures.md says what follows from each kind in which a model request can fail.
 FailureKind = Literal[
     "rate_limit",
     "server_error",

@@ -393,7 +393,7 @@ class TestProfile:
 
 @pytest.mark.slow
 class TestPage:
-    """What docs/benchmarks.md and README.md say of such a result."""
+    """What docs/development/benchmarks.md and README.md say of such a result."""
 
     def test_what_was_not_measured_is_said(self, results: Results) -> None:
         """A cell without a figure is not empty."""
@@ -407,7 +407,7 @@ class TestPage:
 
     def test_each_missed_aim_is_named(self) -> None:
         """In a sentence above the table, in which they are not hidden among the others."""
-        whole = Results.read(ROOT / "docs" / "benchmarks.json")
+        whole = Results.read(ROOT / "docs" / "development" / "benchmarks.json")
         missed = [aim for aim in AIMS if aim.is_met(whole) is False]
 
         assert all(aim.what in benchmarks_page.verdict(whole) for aim in missed)
@@ -415,7 +415,7 @@ class TestPage:
 
     def test_each_aim_says_whether_it_is_met(self) -> None:
         """On both sides of its bound, with the figures of the last run of `make bench` or without them."""
-        whole = Results.read(ROOT / "docs" / "benchmarks.json")
+        whole = Results.read(ROOT / "docs" / "development" / "benchmarks.json")
 
         for aim in AIMS:
             assert aim.row(whole).endswith(("| met |", "| **missed** |", "| |"))

@@ -16,7 +16,7 @@ from ..support.pages import ROOT, Page, run, run_block, table
 
 pytestmark = pytest.mark.timeout(240)  # programs in processes of their own, on a machine that may be busy
 
-PAGE = Page("docs/extending.md")
+PAGE = Page("docs/development/extending.md")
 BLOCKS: list[tuple[str, str, str]] = re.findall(r"```(\w+)\n(?:# (\S+\.py)\n)?(.*?)```", PAGE.text, re.DOTALL)
 PROGRAMS = [text for language, path, text in BLOCKS if language == "python" and not path]
 PACKAGES = ("effects", "engine", "persistence", "states", "testing")

@@ -206,14 +206,14 @@ class TestPage:
         assert set(re.findall(r"\]\(#([^)]+)\)", page())) <= headings
 
     def test_the_page_in_the_tree_is_fresh(self) -> None:
-        """`docs/machine.md` is what is generated from the table."""
-        assert (ROOT / "docs" / "machine.md").read_text(encoding="utf-8") == markdown(mermaid()), "run `make docs`"
+        """`docs/reference/machine.md` is what is generated from the table."""
+        assert Page("docs/reference/machine.md").text == markdown(mermaid()), "run `make docs`"
 
 
-# --- The tables of rules and presets in docs/host.md are those of the code.
+# --- The tables of rules and presets in docs/reference/rules.md are those of the code.
 
 
-PAGE = Page("docs/host.md")
+PAGE = Page("docs/reference/rules.md")
 
 KINDS = {
     "" if kind is Policy else f"{name}.": kind
@@ -233,11 +233,11 @@ def written(value: object) -> str:
 
 
 class TestTheTablesOfRules:
-    """The two tables that `docs/generator/rules_page.py` writes into docs/host.md."""
+    """The two tables that `docs/generator/rules_page.py` writes into docs/reference/rules.md."""
 
     @pytest.mark.slow
     def test_the_page_in_the_tree_is_fresh(self) -> None:
-        """The tables in docs/host.md are what is generated from the code."""
+        """The tables in docs/reference/rules.md are what is generated from the code."""
         assert main(["--check", str(PAGE.path)]) == 0, "run `make docs`"
 
     def test_every_rule_says_what_it_means(self) -> None:
@@ -254,7 +254,7 @@ class TestTheTablesOfRules:
     def test_a_preset_is_made_of_the_rules_that_stand_beside_it(self) -> None:
         """A policy with the rules in the table equals the preset."""
         names = {**vars(turnwise_policy), "Texts": Texts}
-        for preset, (_, changed) in table(PAGE.section("Rules"), "preset").items():
+        for preset, (_, changed) in table(PAGE.section("Presets"), "preset").items():
             rules = ", ".join(re.findall(r"`([^`]+)`", changed))
 
             assert eval(f"Policy({rules})", names) == eval(f"presets.{preset}", {"presets": presets})

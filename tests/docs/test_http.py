@@ -38,7 +38,7 @@ from ..support.terminal import COMMAND
 # --- The page about HTTP: its commands and programs run, and what it lists is what the server has.
 
 
-PAGE = Page("docs/http.md")
+PAGE = Page("docs/guides/http.md")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_its_program_serves_each_user_their_own_conversations(tmp_path: Path, mo
 
 def test_its_example_of_a_problem_is_one(server: LiveServer) -> None:
     """An answer where nothing is asked is refused in these words."""
-    (example,) = re.findall(r"```json\n(.*?)```", PAGE.section("Problems"), re.DOTALL)
+    (example,) = re.findall(r"```json\n(.*?)```", Page("docs/reference/http-api.md").section("Problems"), re.DOTALL)
     with server.client() as client:
         conversation = client.post("/conversations", json={}).json()["id"]
         refused = client.post(f"/conversations/{conversation}/respond", json={"answers": {"When?": "Now"}})
@@ -137,14 +137,14 @@ def test_it_lists_the_reasons_why_streams_end() -> None:
 
 __all__ = ["node", "npm"]
 
-DOORS_PAGE = Page("docs/doors.md")
+DOORS_PAGE = Page("docs/guides/doors.md")
 (AGENT,) = re.findall(r"```js\n(// agent\.mjs\n.*?)```", DOORS_PAGE.text, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def doors_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """The server that the page about HTTP starts, to which this page sends its readers."""
-    (served,) = Page("docs/http.md").served_tools
+    (served,) = Page("docs/guides/http.md").served_tools
     database = tmp_path_factory.mktemp("database") / "turnwise.db"
     with serving(Engine.open(database, tools=tools_named(served))) as server:
         yield server

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ..support.cases import holds_for
-from ..support.pages import ROOT, Page, table
+from ..support.pages import ROOT, Page, paths_of_pages, table
 from ..support.type_checking import BY_EACH_CHECKER, checked
 from ..test_packaging import python_files
 
@@ -100,7 +100,7 @@ NAMED = re.compile(r".{0,13}(?:turnwise|checkout)\[[\w,]+\].?")
 TEXTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *(file for file in python_files() if file.relative_to(ROOT).parts[0] != "tests"),
 ]
 MENTIONS = [(str(file.relative_to(ROOT)), found) for file in TEXTS for found in NAMED.findall(file.read_text("utf-8"))]
@@ -121,7 +121,12 @@ def test_all_kinds_of_texts_are_read() -> None:
     """Pages name extras, and so do examples and errors."""
     files = {file for file, _ in MENTIONS}
 
-    assert files >= {"README.md", "docs/redaction.md", "examples/voice_loop.py", "effects/redaction/redaction.py"}
+    assert files >= {
+        "README.md",
+        "docs/guides/redaction.md",
+        "examples/voice_loop.py",
+        "effects/redaction/redaction.py",
+    }
 
 
 def test_the_readme_says_where_turnwise_comes_from() -> None:
@@ -136,29 +141,23 @@ def test_the_readme_says_where_turnwise_comes_from() -> None:
 # --- The programs of the README and the docs, and the examples, are typed as a reader would type them.
 
 
-PAGES = (
-    "README.md",
-    "docs/host.md",
-    "docs/agents.md",
-    "docs/extending.md",
-    "docs/http.md",
-    "docs/redaction.md",
-    "docs/reply_flow.md",
-    "docs/testing.md",
-)
-
 NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/")
 """Beginnings of blocks that need a changed turnwise, or the file of another block under another name."""
 
 
 def programs() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each file to check: a block that names its file keeps the name."""
-    for path in PAGES:
+    for path in ("README.md", *paths_of_pages()):
         page = Page(path)
         named = {block: name for name, block in page.files.items()}
         for number, block in enumerate(page.blocks, start=1):
             if not block.startswith(NOT_COMPLETE):
-                yield named.get(block, f"{Path(path).stem.lower()}_{number}.py"), block
+                yield (
+                    named.get(
+                        block, f"{re.sub('[/-]', '_', Path(path).with_suffix('').as_posix()).lower()}_{number}.py"
+                    ),
+                    block,
+                )
     for example in (ROOT / "examples").glob("*.py"):
         yield f"example_{example.name}", example.read_text(encoding="utf-8")
 
@@ -184,7 +183,7 @@ def test_every_program_is_typed(checker: str, folder: Path) -> None:
 # --- The page about requirements: what it says of tests is so.
 
 
-PAGE = Page("docs/requirements.md")
+PAGE = Page("docs/reference/requirements.md")
 SECTIONS = ("Where they are tested", "Where HTTP and the page are tested")
 TESTED = {
     number: re.findall(r"[\w/]+\.py", " ".join(files))

@@ -19,7 +19,7 @@ from ..support.pages import Page, table
 from ..support.programs.missing import missing
 from ..support.terminal import COMMAND
 
-PAGE, HTTP_PAGE = Page("docs/scale.md"), Page("docs/http.md")
+PAGE, HTTP_PAGE = Page("docs/guides/scale.md"), Page("docs/guides/http.md")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin"
 
 UNITS = {match[1]: match[0] for match in re.finditer(r"# /etc/systemd/system/(\S+)\n[^`]*", PAGE.text)}

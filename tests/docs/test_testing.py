@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.timeout(240),  # a search in a process of its own, on a machine that may be busy
 ]
 
-PAGE = Page("docs/testing.md")
+PAGE = Page("docs/guides/testing.md")
 OURS = (ROOT / "tests" / "support" / "searches.py").read_text(encoding="utf-8")
 (OUTPUT,) = re.findall(r"```text\n(.*?)```", PAGE.text, re.DOTALL)
 

@@ -554,7 +554,7 @@ class StreamedTurn:
 
 @pytest.mark.slow
 class TestAnyClient:
-    """The client of docs/host.md, which begins, or begins again, at any point."""
+    """The client of docs/guides/speech.md, which begins, or begins again, at any point."""
 
     @settings(max_examples=30)
     @given(attempts=st.lists(PIECES, min_size=1, max_size=3), actions=st.lists(ACTIONS, max_size=8))

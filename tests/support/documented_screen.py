@@ -1,4 +1,4 @@
-"""The client of docs/host.md that shows an answer while it is written, so that the tests try what the page says."""
+"""The client of docs/guides/speech.md that shows an answer while it is written, so that tests try what it says."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def new_screen() -> Screen:
 
 @cache
 def _documented_class() -> type[Screen]:
-    (program,) = (one for one in Page("docs/host.md").programs if "class Screen:" in one)
+    (program,) = (one for one in Page("docs/guides/speech.md").programs if "class Screen:" in one)
     body = ast.parse(program).body
     wanted = [one for one in body if isinstance(one, ast.Import | ast.ImportFrom) or _is_screen(one)]
     names: dict[str, type[Screen]] = {}
-    exec(compile(ast.Module(wanted, []), "docs/host.md", "exec"), names)
+    exec(compile(ast.Module(wanted, []), "docs/guides/speech.md", "exec"), names)
     return names["Screen"]
 
 

@@ -42,6 +42,11 @@ def run_block(folder: Path, block: str, **environment: str | None) -> subprocess
     return _run([*python(), "test_block.py"], folder, environment)
 
 
+def paths_of_pages() -> list[str]:
+    """Return the paths of all pages of the site, in the repository."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+
+
 class Page:
     """A page of the repository, by its path."""
 

@@ -79,7 +79,7 @@ class LiteLlm:
     settings, `LiteLlm("careful", model="openai/gpt-4.1-mini", temperature=0)` beside another one.
 
     `family` names the models that can read what this one writes for itself, such as sealed thinking; by default it
-    follows from litellm's name, see docs/host.md.
+    follows from litellm's name, see docs/guides/models.md.
 
     `dialect` says what the server takes of the protocol, where that is known beforehand; what it refuses is learned.
 

@@ -373,7 +373,7 @@ class TestLibraries:
 # --- How many secrets the built-in rules find, and how often they are wrong, on texts that nobody tuned them on.
 
 
-DOCS = Path(__file__).parents[3] / "docs" / "redaction.md"
+DOCS = Path(__file__).parents[3] / "docs" / "guides" / "redaction.md"
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ def measured(name: str) -> Figures:
 
 
 def documented(name: str) -> Figures:
-    """Return what docs/redaction.md says of one half of the sample."""
+    """Return what docs/guides/redaction.md says of one half of the sample."""
     row = re.search(rf"\| {name} \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", DOCS.read_text(encoding="utf-8"))
     assert row is not None
     return Figures(*map(int, row.groups()))

@@ -16,7 +16,7 @@ from turnwise.hosts.http.demo import PACKING, WHICH_WAY, demo_engine, hold_conve
 
 from ...support.pages import Page
 
-INTRODUCTION = Page("docs/http.md").text.partition("\n| To |")[0]
+INTRODUCTION = Page("docs/guides/http.md").text.partition("\n| To |")[0]
 SUGGESTIONS = re.findall(r"\*([A-Z][^*]+)\*", INTRODUCTION.replace("\n", " "))
 """What the page about HTTP suggests to say."""
 

@@ -1,6 +1,7 @@
 """What works with which provider, each cell over a real socket in the provider's own protocol.
 
-docs/models.md has the table of it: a column for each test here, a row for each provider, and "yes" where the test runs.
+docs/guides/providers.md has the table of it: a column for each test here, a row for each provider, and "yes" where the
+test runs.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def weather(city: str) -> str:
 
 @pytest.mark.slow
 class TestMatrix:
-    """Each test is a column of the table in docs/models.md."""
+    """Each test is a column of the table in docs/guides/providers.md."""
 
     @every_provider
     async def test_streams(self, name: str) -> None:

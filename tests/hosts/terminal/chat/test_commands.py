@@ -153,7 +153,7 @@ def test_the_tools_are_listed_with_what_they_do(tmp_path: Path) -> None:
 
 def test_the_page_on_the_terminal_lists_the_commands_that_help_lists(tmp_path: Path) -> None:
     """In the same order."""
-    page = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "terminal.md").read_text(encoding="utf-8")
 
     done = run("chat", cwd=tmp_path, lines=["/help"])
 

@@ -107,7 +107,7 @@ def test_without_a_command_the_help_is_shown(in_process: InProcessRun) -> None:
 # --- `--json`: the results of `list`, `show` and `replay` as one document.
 
 
-PAGE = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "terminal.md").read_text(encoding="utf-8")
 SCHEMAS = dict(
     zip(("list", "show", "replay"), map(json.loads, re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)), strict=True)
 )

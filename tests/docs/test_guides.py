@@ -1,20 +1,15 @@
-"""The pages about host programs: the programs run, and the tables are complete."""
+"""The guides: what they list is what the code has. That their programs run is checked with those of all pages."""
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import dataclasses
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from turnwise import Engine, Policy, ToolContext, Turn, presets
-from turnwise.effects.model import rehearsal
 from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.redaction.rules import DETECTORS
 from turnwise.effects.tools.catalogue import BUILT_IN
@@ -25,67 +20,23 @@ from turnwise.states.values.turn import MAX_INBOX
 from turnwise.states.values.value import TRANSIENT
 
 from ..effects.model.litellm import test_matrix
-from ..support.pages import Page, run_block, table
+from ..support.pages import Page, table
 from ..support.servers.openai_server import OpenAiServer, says
 from ..support.source.source_tree import ROOT
 
-# --- The page about host programs: its programs run, and its lists are those of the code.
+# --- The guides about host programs: their lists are those of the code.
 
 
-PAGE = Page("docs/host.md")
-LOCAL = "http://127.0.0.1:8080/v1"
-"""Where the page has its model."""
-
-(ASKS_A_SERVER,) = (program for program in PAGE.programs if LOCAL in program and ".send(" in program)
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.slow
-@pytest.mark.parametrize("program", [program for program in PAGE.programs if program is not ASKS_A_SERVER])
-def test_its_programs_run(program: str, tmp_path: Path) -> None:
-    """Each block is a complete program that succeeds and asserts what it claims, also where it has run before."""
-    for _ in range(2 if '.db"' in program else 1):
-        ran = run_block(tmp_path, program)
-        assert (ran.returncode, ran.stderr) == (0, "")
-
-
-def imported(program: str) -> set[str]:
-    """The modules at the top level that a program imports."""
-    nodes = list(ast.walk(ast.parse(program)))
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    named = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    return {name.partition(".")[0] for name in plain + named}
-
-
-@pytest.mark.timeout(240)
-def test_it_says_what_its_programs_need() -> None:
-    """Whatever they import comes with Python or with turnwise, except for what the table at the top names."""
-    given = {*sys.stdlib_module_names, "turnwise", "transitions"}
-    strangers = {name: program for program in PAGE.programs for name in imported(program) - given}
-    needs = table(PAGE.text, "the program under")
-
-    assert {*strangers} == {"opentelemetry"}
-    assert strangers["opentelemetry"] in PAGE.section("Tracing")
-    assert '`pip install "turnwise[otel]" opentelemetry-sdk`' in needs["[Tracing](#tracing)"][0]
-    assert ASKS_A_SERVER in PAGE.section("Models")
-    assert "[Models](#models)" in needs
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.slow
-async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
-    """The program for a server of one's own sends its request to that address."""
-    async with OpenAiServer([says("Hello from here.")]) as server:
-        ran = await asyncio.to_thread(run_block, tmp_path, ASKS_A_SERVER.replace(LOCAL, server.url))
-
-    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "Hello from here.\n")
+MODELS, TURNS, TOOLS = (Page(f"docs/guides/{name}.md") for name in ("models", "turns", "tools"))
+FAILURES, REPLIES = Page("docs/guides/model-failures.md"), Page("docs/guides/replies.md")
+UPDATES = Page("docs/reference/updates.md")
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
 async def test_the_address_may_stand_in_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two variables that the page names sets the address, and the key is sent with it."""
-    assert variable in PAGE.section("Models")
+    assert variable in MODELS.section("Models")
     async with OpenAiServer([says("Hello from here.")]) as server:
         monkeypatch.setenv(variable, server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -98,23 +49,23 @@ async def test_the_address_may_stand_in_the_environment(variable: str, monkeypat
 @pytest.mark.timeout(240)
 def test_its_updates_are_those_of_the_code() -> None:
     """The table of updates, which is generated from their classes, names all types."""
-    assert list(table(PAGE.text, "type")) == [kind.type for kind in get_args(Update)]
+    assert list(table(UPDATES.text, "type")) == [kind.type for kind in get_args(Update)]
 
 
 @pytest.mark.timeout(240)
 def test_its_statuses_are_those_of_the_code() -> None:
     """The table of turns says what to do for each status."""
-    named = [status for row in table(PAGE.text, "`turn.status`") for status in re.findall(r"\w+", row)]
+    named = [status for row in table(TURNS.text, "`turn.status`") for status in re.findall(r"\w+", row)]
 
     assert sorted(named) == sorted(get_args(TurnStatus))
-    classes = " ".join(row[0] for row in table(PAGE.text, "`turn.status`").values())
+    classes = " ".join(row[0] for row in table(TURNS.text, "`turn.status`").values())
     assert sorted(re.findall(r"\w+", classes)) == sorted(kind.__name__ for kind in get_args(Turn))
 
 
 @pytest.mark.timeout(240)
 def test_what_a_tool_may_know_is_listed() -> None:
     """The table of `ToolContext` has all its members."""
-    named = [member.partition("(")[0] for member in table(PAGE.text, "`ToolContext`")]
+    named = [member.partition("(")[0] for member in table(TOOLS.text, "`ToolContext`")]
 
     assert named == [field.name for field in dataclasses.fields(ToolContext)]
 
@@ -122,7 +73,7 @@ def test_what_a_tool_may_know_is_listed() -> None:
 @pytest.mark.timeout(240)
 def test_its_kinds_of_failure_are_those_of_the_code() -> None:
     """The table has each kind in which a model request may fail, and those that the machine tries again say so."""
-    rows = table(PAGE.text, "`LlmFailure.kind`")
+    rows = table(FAILURES.text, "`LlmFailure.kind`")
 
     assert tuple(rows) == LLM_FAILURES
     assert {kind for kind, (_, follows) in rows.items() if follows.startswith("retried")} == TRANSIENT
@@ -131,7 +82,7 @@ def test_its_kinds_of_failure_are_those_of_the_code() -> None:
 @pytest.mark.timeout(240)
 def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
     """The page names built-in tools for each preset, and all of them speak or claim."""
-    rows = table(PAGE.section("What reaches the user"), "preset")
+    rows = table(REPLIES.section("What reaches the user"), "preset")
     tools = {tool for wanted, _ in rows.values() for tool in re.findall(r'`"(\w+)"`', wanted)}
 
     assert tools == {name for name, tool in BUILT_IN.items() if {"speech", "work_complete"} & {*tool.acts}} - {
@@ -139,34 +90,10 @@ def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
     }
 
 
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "path", ["README.md", "docs/host.md", "docs/agents.md", "docs/redaction.md", "docs/reply_flow.md"]
-)
-def test_no_requirement_is_quoted_by_number(path: str) -> None:
-    """Pages state the rules themselves; `docs/requirements.md` alone lists the numbers."""
-    prose = [line for line in Page(path).text.splitlines() if not line.startswith("|")]
-
-    assert [line for line in prose if re.search(r"\b(?:case|seed)s? \w?\d|\b[PSBJDH]\d{1,2}\b", line)] == []
+# --- The page about agents: its tables of tools and limits are those of the code.
 
 
-# --- The page about agents: its programs run, and its table of limits is that of the code.
-
-
-AGENTS_PAGE = Page("docs/agents.md")
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.slow
-@pytest.mark.parametrize("program", AGENTS_PAGE.programs)
-def test_the_programs_of_the_page_about_agents_run(
-    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each block is a complete program that succeeds and asserts what it claims."""
-    monkeypatch.setattr(rehearsal, "DELAY", 0.0)
-    monkeypatch.chdir(tmp_path)
-
-    exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
+AGENTS_PAGE = Page("docs/guides/agents.md")
 
 
 @pytest.mark.timeout(240)
@@ -199,10 +126,10 @@ def test_its_limits_are_those_of_the_code() -> None:
     assert rows["messages that wait for one agent"][0].startswith(f"{MAX_INBOX};")
 
 
-# --- docs/models.md says which provider takes what, and names the test of each cell.
+# --- docs/guides/providers.md says which provider takes what, and names the test of each cell.
 
 
-MODELS_PAGE = ROOT / "docs" / "models.md"
+PROVIDERS_PAGE = ROOT / "docs" / "guides" / "providers.md"
 MODULE = "tests/effects/model/litellm/test_matrix.py"
 
 
@@ -214,9 +141,9 @@ def columns_shown() -> Iterator[tuple[str, set[str]]]:
             yield name, set(mark.args[1])
 
 
-def models_page_table() -> tuple[list[str], dict[str, list[str]]]:
+def providers_table() -> tuple[list[str], dict[str, list[str]]]:
     """Return the tests named by the heads of the columns, and the cells of each row by its provider."""
-    first = next(part for part in MODELS_PAGE.read_text(encoding="utf-8").split("\n\n") if part.startswith("| "))
+    first = next(part for part in PROVIDERS_PAGE.read_text(encoding="utf-8").split("\n\n") if part.startswith("| "))
     lines = first.splitlines()
     head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line)
     named = [re.sub(r"\W", "_", cell.strip()) for cell in head[1:]]
@@ -225,7 +152,7 @@ def models_page_table() -> tuple[list[str], dict[str, list[str]]]:
 
 def test_every_cell_says_what_its_test_shows() -> None:
     """A cell is "yes" where the test of its column runs with the provider of its row, and "–" where it does not."""
-    columns, rows = models_page_table()
+    columns, rows = providers_table()
     shown = dict(columns_shown())
 
     expected = {
@@ -239,13 +166,13 @@ def test_every_cell_says_what_its_test_shows() -> None:
 
 def test_the_page_says_where_the_tests_are() -> None:
     """With the command that runs one cell."""
-    assert f"pytest {MODULE}" in MODELS_PAGE.read_text(encoding="utf-8")
+    assert f"pytest {MODULE}" in PROVIDERS_PAGE.read_text(encoding="utf-8")
 
 
 # --- The page about the reply flow: its steps are those of the preset.
 
 
-REPLY_FLOW_PAGE = Page("docs/reply_flow.md")
+REPLY_FLOW_PAGE = Page("docs/guides/reply-flow.md")
 
 
 @pytest.mark.timeout(240)
@@ -261,7 +188,7 @@ def test_its_steps_name_the_rules_of_the_preset() -> None:
 # --- The page about redaction counts the detectors that are used.
 
 
-REDACTION_PAGE = Page("docs/redaction.md")
+REDACTION_PAGE = Page("docs/guides/redaction.md")
 
 
 @pytest.mark.timeout(240)
