@@ -1,7 +1,8 @@
 """Which parts of which pages are generated, and whether they are up to date.
 
-`docs/reference/machine.md` is generated as a whole. In any other page a marker, which is a comment, stands in front of
-each generated part; the part ends at the next empty line, and everything else in the page is left as it is.
+The pages about the machine and the command line are generated as a whole. In any other page a marker, which is a
+comment, stands in front of each generated part; the part ends at the next empty line, and everything else is left as
+it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from turnwise.hosts.diagrams.mermaid import mermaid
 
 from . import benchmarks_page
 from .benchmark_results import Results
+from .command_line_page import command_line
 from .http_page import endpoints, permissions, problems
 from .machine_page import markdown
 from .roles_page import role_tools
@@ -23,7 +25,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 PAGES = (
     *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("agents", "http", "scale")),
-    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("http-api", "machine", "rules", "settings", "updates")),
+    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("http-api", "rules", "settings", "updates")),
+    *(ROOT / "docs" / "reference" / name for name in ("command-line.md", "machine.md")),
     ROOT / "docs" / "development" / "benchmarks.md",
     ROOT / "README.md",
 )
@@ -62,7 +65,11 @@ FIGURES = {
 
 
 def generated(page: Path) -> str:
-    """Return what the page should say: its text around generated parts, or, without any, the page about the machine."""
+    """Return what the page should say: its own text around the generated parts, or all of it by its name."""
+    if page.name == "machine.md":
+        return markdown(mermaid())
+    if page.name == "command-line.md":
+        return command_line()
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     parts = {
         RULES: rules(),
@@ -78,8 +85,6 @@ def generated(page: Path) -> str:
     if any(marker in text for marker in FIGURES):
         results = Results.read(BENCHMARKS)
         parts |= {marker: part(results) for marker, part in FIGURES.items()}
-    if not any(marker in text for marker in parts):
-        return markdown(mermaid())
     for marker, part in parts.items():
         before, found, after = text.partition(marker)
         if found:
