@@ -13,11 +13,12 @@ cores := $(shell getconf _NPROCESSORS_ONLN)
 pytest := $(bin)/python -m pytest -n $(shell echo $$(($(cores) + 1)))
 quick_pytest := $(bin)/python -m pytest -n $(cores)
 ready := .venv/ready
+ready_for_site := .venv/ready-for-site
 
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-page demo-scale test test-all check browser services deep simulate faults mutants bench docs picture clean
+.PHONY: help demo demo-page demo-scale test test-all check browser services deep simulate faults mutants bench docs site picture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,7 +37,7 @@ demo-scale: $(ready)  ## several processes over a PostgreSQL server of its own; 
 test: check  ## check, then run the quick tests: a few minutes
 	$(in_memory) $(quick_pytest)
 
-test-all: $(ready)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
+test-all: $(ready_for_site)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
 	$(in_memory) $(pytest) -m "slow$(if $(WITHOUT), and not $(WITHOUT))"
 
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
@@ -91,6 +92,9 @@ bench: $(ready)  ## measure turnwise beside other libraries, and write docs/deve
 docs: $(ready)  ## make docs/reference/machine.md, the tables of the other pages and the picture in README.md again
 	$(bin)/python docs/generate.py
 
+site: $(ready_for_site)  ## build the site of the documentation into build/site; it needs no network, and each broken link is an error
+	$(bin)/mkdocs build --strict --quiet
+
 picture: $(ready)  ## take the pictures of the page in README.md again; needs Chromium
 	$(bin)/python docs/picture.py
 
@@ -108,4 +112,8 @@ $(ready): pyproject.toml
 	echo "Setting up .venv with $$python; the first time takes a minute or two."; \
 	$$python -m venv .venv
 	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(ready_for_site): $(ready)
+	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[site]'
 	@touch $@

@@ -14,6 +14,9 @@ from .forks.starting import python
 
 ROOT = Path(__file__).parent.parent.parent
 
+PICTURE_MARKS = ("", "gh-light-mode-only", "gh-dark-mode-only")
+"""What may stand behind the address of a picture: whether it is for light or for dark pages."""
+
 
 def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder, as a reader would. A variable of the environment that is None is removed."""
@@ -97,6 +100,8 @@ class Page:
         target = self.path.parent / path if path else self.path
         if not target.exists():
             return False
+        if target.suffix == ".png":
+            return heading in PICTURE_MARKS
         return not mark or f"#{heading}" in Page(os.path.relpath(target, ROOT)).headings()
 
 
