@@ -109,7 +109,7 @@ docs: $(ready)  ## make docs/reference/machine.md, the tables of the other pages
 	$(bin)/python docs/generate.py
 
 site: $(ready_for_site)  ## build the site of the documentation into build/site; it needs no network, and each broken link is an error
-	$(bin)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --strict --quiet
 
 picture: $(ready)  ## take the pictures of the page in README.md again; needs Chromium
 	$(bin)/python docs/picture.py

@@ -31,14 +31,13 @@ COMMENT = re.compile(r"^<!-- made from .* -->\n", re.MULTILINE)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(((?:\.\./)+[^)\s]*)\)")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
+def on_startup(**_: Any) -> None:
     """Lay out the package for the API pages."""
     SOURCES.mkdir(parents=True, exist_ok=True)
     names = ["__init__.py", "__init__.pyi", *(path.parent.name for path in ROOT.glob("[a-z]*/__init__.py"))]
     for name in names:
         with suppress(FileExistsError):
             (SOURCES / name).symlink_to(os.path.relpath(ROOT / name, SOURCES))
-    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

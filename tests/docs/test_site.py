@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -87,7 +88,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         missing('The site needs its extra `site`: `make site` installs it, or pip install "turnwise[site]".')
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    built = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=280
+    )
     assert (built.returncode, built.stdout) == (0, ""), built.stderr
     return folder
 
