@@ -58,6 +58,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri == "changelog.md":
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
         return re.sub(r"\]\(docs/", "](", changelog)
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # which has nothing but this page
     folder = PurePosixPath("docs", page.file.src_uri).parent
     markdown = COMMENT.sub("", markdown)
     return LINK.sub(lambda found: _within_site(found, folder), markdown)

@@ -107,6 +107,15 @@ def test_it_loads_nothing_from_other_servers(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_every_name_in_a_docstring_leads_somewhere(site: Path) -> None:
+    """A reference that cannot be resolved would stay as it was written."""
+    pages = sorted((site / "reference" / "api").rglob("*.html"))
+
+    assert pages
+    assert [page.parent.name for page in pages if "][turnwise." in page.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.slow
 def test_it_shows_all_of_the_changelog(site: Path) -> None:
     """And not the page that stands for it in the repository."""
     text = (site / "changelog" / "index.html").read_text(encoding="utf-8")
