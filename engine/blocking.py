@@ -239,7 +239,8 @@ class _Shown(Generic[R]):
 
 
 class BlockingConversation(_Blocking[Conversation[Answer]], Generic[Answer]):
-    """A `Conversation` whose methods block until they are done. `updates` and `stream` are plain iterators."""
+    """A `Conversation` whose methods block until they are done: it has each of them under the same name, with the same
+    parameters. `updates` and `stream` are plain iterators."""
 
     if TYPE_CHECKING:
 

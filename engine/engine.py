@@ -248,6 +248,8 @@ class Engine(Homebound):
         return cls(parts)
 
     open_blocking = _blocking_door(open)
+    """`open` for programs without an event loop, or with several threads: returns a `BlockingEngine`, which is open.
+    The parameters are the same."""
 
     _store: Store | None = None
     _opening: asyncio.Future[None] | None = None

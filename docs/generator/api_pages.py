@@ -106,7 +106,7 @@ def _change_class(item: Any, public: set[str]) -> None:
         _show_fields(item, lines)
         return
     made = item.members.get("__init__")
-    if made and any(_is_private(parameter.annotation, public) for parameter in made.parameters):
+    if made and any(one.required and _is_private(one.annotation, public) for one in made.parameters):
         del item.members["__init__"]
 
 
