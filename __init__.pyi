@@ -34,8 +34,9 @@ from .effects.location import LocationSource as LocationSource
 from .effects.mcp.server import McpCrashContract as McpCrashContract
 from .effects.mcp.server import McpServer as McpServer
 from .effects.mcp.server import McpTool as McpTool
-from .effects.model.litellm.dialect import Dialect as Dialect
 from .effects.model.litellm.llm import LiteLlm as LiteLlm
+from .effects.model.openai.client import OpenAICompatible as OpenAICompatible
+from .effects.model.openai.dialect import Dialect as Dialect
 from .effects.model.performers.rewording import Rewording as Rewording
 from .effects.model.port import Llm as Llm
 from .effects.model.port import LlmFailure as LlmFailure

@@ -411,6 +411,7 @@ class BlockingEngine(_Blocking[Engine]):
 
     tools = _Shown[tuple[OfferedTool, ...]](Engine.tools)
     tool_names = _Shown[tuple[str, ...]](Engine.tool_names)
+    loading = _Shown[tuple[str, ...]](Engine.loading)
     custody_counts = _Shown[CustodyCounts](Engine.custody_counts)
 
 

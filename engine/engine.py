@@ -625,6 +625,12 @@ class Engine(Homebound):
         return tuple(self.choices.models.specs)
 
     @property
+    def loading(self) -> tuple[str, ...]:
+        """What the models wait for before their first requests, such as `litellm`, whose import takes seconds; empty
+        once it is there. An engine begins to load it when it opens."""
+        return self._parts.models.loading
+
+    @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that a conversation may choose, in the order in which they were given; those of MCP servers while
         they are connected."""

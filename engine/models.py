@@ -13,6 +13,7 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
+from ..effects.model.openai.client import OpenAICompatible
 from ..effects.model.outputs import way_of
 from ..effects.model.port import Llm, name_of, ready_of, takes
 from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
@@ -130,6 +131,12 @@ class Models:
         waits = [ready for model in self.by_name.values() if (ready := ready_of(model)) is not None]
         return asyncio.ensure_future(_until_ready(waits)) if waits else None
 
+    @property
+    def loading(self) -> tuple[str, ...]:
+        """What the models wait for before their first requests, each once."""
+        waits = (getattr(model, "loading", None) for model in self.by_name.values())
+        return tuple(dict.fromkeys(name for name in waits if isinstance(name, str)))
+
     async def find_fault(self, specs: Iterable[ModelSpec]) -> str | None:
         """Return why none of these models can be asked, as it is said of the first one: its provider is not known, or
         its key is missing. None if one of them can be asked, as far as that is known without asking it.
@@ -155,7 +162,7 @@ class Models:
     def refused_tools(self) -> Iterator[str]:
         """Yield a sentence for each tool without which a model is asked, because its server has refused it."""
         for name, model in self.by_name.items():
-            for tool in model.refused_tools if isinstance(model, LiteLlm) else ():
+            for tool in model.refused_tools if isinstance(model, LiteLlm | OpenAICompatible) else ():
                 yield f"The tool {tool} is left out for the model {shortened(name, MAX_QUOTED)}, which refuses it."
 
     def check(self) -> None:

@@ -21,8 +21,10 @@ from .support.postgres.fixtures import (
 )
 from .support.searches import pytest_collection_modifyitems, pytest_configure, pytest_report_header
 from .support.searches import pytest_terminal_summary as repeat_below_failures
+from .support.servers.clients import each_client
 
 __all__ = [
+    "each_client",
     "migrated_postgres_url",
     "migrated_template",
     "own_postgres",
@@ -79,7 +81,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 SHARING = {
     "tests/states/test_walks.py::": "walks",
     "tests/states/test_table.py::TestNothingIsHidden::": "walks",
-    "tests/test_distributions.py::": "distributions",
+    "tests/test_packaging.py::TestPackages::": "wheel",
     "tests/test_packaging.py::TestOneNameForEachModule::": "syntax trees",
     "tests/test_private_names.py::": "syntax trees",
     "tests/test_structure.py::": "syntax trees",

@@ -288,7 +288,9 @@ class Llm(Protocol):
 
     It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
     has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
-    has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less.
+    has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less. It
+    may have `loading`, a name for what it still has to load, which is told to people who wait; None if there is
+    nothing.
     """
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:

@@ -3,17 +3,13 @@
 litellm takes seconds to import, and a conversation needs its model's window before the first request. So litellm's
 list, a JSON file in its package, is read without importing it: tens of milliseconds, once in a process, and only when a
 model is looked up.
-
-Providers name the tokens differently, and differ in what a number includes: the tokens that were read from a cache are
-a part of OpenAI's input tokens and not of Anthropic's, those of thinking a part of OpenAI's output tokens and not of
-Gemini's. Here the input holds all that was sent, and the output all that was written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
@@ -21,16 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ....states.values.files import FileKind
-from ....states.values.messages import Usage
 from ...logs import performer_logger
+from ..openai.tokens import Tokens, cost_by
 from ..port import ModelRequest, tokens_of
-
-_INPUT_PRICE, _OUTPUT_PRICE = "input_cost_per_token", "output_cost_per_token"
-_CACHED_PRICE, _WRITTEN_PRICE = "cache_read_input_token_cost", "cache_creation_input_token_cost"
-
-OWN_PRICES = frozenset({_INPUT_PRICE, _OUTPUT_PRICE, _CACHED_PRICE, _WRITTEN_PRICE})
-"""The options that are prices of a model. litellm does not get them: it would take them for the prices of every model
-of that name in the process."""
 
 
 class Costs:
@@ -46,15 +35,14 @@ class Costs:
 
     def __init__(self, model: str, options: Mapping[str, Any] | None = None) -> None:
         self._model = model
-        prices = {name: value for name, value in (options or {}).items() if isinstance(value, int | float)}
-        self._own = prices if {_INPUT_PRICE, _OUTPUT_PRICE} & prices.keys() else None
+        self._own = {name: value for name, value in (options or {}).items() if isinstance(value, int | float)}
         self._prices_without_it = -1
         """How many models litellm had prices for when this one was not among them; -1 if that has not happened."""
 
     def cost_of(self, tokens: Tokens, litellm: Any) -> float | None:
         """The cost of an answer in US dollars; None if the price is not known."""
-        if self._own is not None:
-            return _by_own_prices(tokens, self._own)
+        if (cost := cost_by(self._own, tokens)) is not None:
+            return cost
         prices = len(litellm.model_cost)
         if prices == self._prices_without_it:
             return None
@@ -71,13 +59,6 @@ class Costs:
         _, _, name = self._model.partition("/")
         has_entry = self._model in litellm.model_cost or name in litellm.model_cost
         return has_entry or listed_model(self._model).is_priced
-
-
-def _by_own_prices(tokens: Tokens, prices: Mapping[str, float]) -> float:
-    price = prices.get(_INPUT_PRICE, 0.0)
-    fresh = tokens.input - tokens.cached - tokens.written
-    kept = tokens.cached * prices.get(_CACHED_PRICE, price) + tokens.written * prices.get(_WRITTEN_PRICE, price)
-    return fresh * price + kept + tokens.output * prices.get(_OUTPUT_PRICE, 0.0)
 
 
 def _for_litellm(tokens: Tokens, litellm: Any) -> Any:
@@ -205,81 +186,6 @@ def _rules_in(entry: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], int]]
             yield re.compile(rule["pattern"], re.IGNORECASE), window
 
 
-_INPUT = ("prompttokens", "prompttokencount", "promptevalcount", "inputtokencount", "totalinputtokens")
-"""Names as they are without regard to capitals and underscores: `prompt_tokens`, `promptTokens`."""
-_INPUT_BESIDE_CACHE = ("inputtokens",)
-"""The name of Anthropic and Bedrock. They count the input apart from what the cache read and wrote, unless they list
-what was cached among its details, as OpenAI's responses do."""
-_OUTPUT = (
-    *("completiontokens", "outputtokens", "candidatestokencount", "evalcount", "completiontokencount"),
-    *("outputtokencount", "totaloutputtokens"),
-)
-_TOTAL = ("totaltokens", "totaltokencount")
-_CACHED = ("promptcachehittokens", "cachedcontenttokencount", "cachedtokens", "cachedinputtokens")
-_READ = ("cachereadinputtokens", "cachereadinputtokencount")
-_WRITTEN = ("cachecreationinputtokens", "cachewriteinputtokens", "cachewriteinputtokencount")
-_WRITTEN_FOR_A_TIME = ("ephemeral5minputtokens", "ephemeral1hinputtokens")
-_THOUGHT = ("reasoningtokens",)
-_THOUGHT_BESIDE = ("thoughtstokencount",)
-"""The name of Gemini, which counts thinking apart from the output."""
-_INPUT_DETAILS = ("prompttokensdetails", "inputtokensdetails")
-_OUTPUT_DETAILS = ("completiontokensdetails", "outputtokensdetails")
-_USED_BY_TOOLS = ("tooluseprompttokencount",)
-_AROUND = ("billedunits", "tokens", "usage")
-"""Where the numbers may stand instead: Cohere tells what was billed, and what was used."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of one request: all of the input and of the output, and, as parts of them, those that were read from a
-    cache, those that were written to it, and those of thinking."""
-
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    written: int = 0
-    reasoning: int = 0
-
-    def usage(self, cost: float | None, *, estimated: bool = False) -> Usage:
-        """The usage, with this cost in US dollars. `Pure.`"""
-        return Usage(
-            input_tokens=self.input,
-            output_tokens=self.output,
-            cost=cost,
-            cached_tokens=self.cached,
-            reasoning_tokens=self.reasoning,
-            estimated=estimated,
-        )
-
-
-def tokens_in(told: Any) -> Tokens:
-    """The tokens that are told by a mapping or an object, in the names of any provider. What is missing, or is no
-    number of tokens, counts as 0; no part is more than what it is a part of. `Pure.`"""
-    told = _named(told)
-    if not any(isinstance(value, int | float) and value for value in told.values()):
-        told = next((inner for name in _AROUND if (inner := _named(told.get(name)))), told)
-    details, thoughts = _first_part(told, _INPUT_DETAILS), _first_part(told, _OUTPUT_DETAILS)
-    inside = _first(details, _CACHED) or _first(told, _CACHED)
-    read, written = _first(told, _READ), _first(told, _WRITTEN)
-    written = written or sum(_count(_named(told.get("cachecreation")), name) for name in _WRITTEN_FOR_A_TIME)
-    sent, beside = _first(told, _INPUT), _first(told, _INPUT_BESIDE_CACHE)
-    if not sent:
-        outside = read + written if not inside else 0
-        sent = beside + outside
-    elif read + written > sent:  # a proxy that renames Anthropic's numbers
-        sent += read + written
-    written = written or _first(details, ("cachecreationtokens", "cachewritetokens"))
-    apart, reasoning = _first(told, _THOUGHT_BESIDE), _first(thoughts, _THOUGHT) or _first(told, _THOUGHT)
-    output, total = _first(told, _OUTPUT) + apart, _first(told, _TOTAL)
-    sent += _first(told, _USED_BY_TOOLS)
-    if reasoning and total == sent + output + reasoning:  # xAI counts thinking apart, in OpenAI's names
-        output += reasoning
-    sent = sent or max(total - output, 0)
-    output = output or max(total - sent, 0)
-    cached = min(inside or read, sent)
-    return Tokens(sent, output, cached, min(written, sent - cached), min(reasoning or apart, output))
-
-
 def estimated_tokens(model: str, request: ModelRequest, written: str, litellm: Any) -> Tokens:
     """About how many tokens a request took of whose answer this text had come, if nobody has told.
 
@@ -297,27 +203,3 @@ def estimated_tokens(model: str, request: ModelRequest, written: str, litellm: A
 
 _TOKENIZER = {"type": "openai_tokenizer", "tokenizer": None}
 """What litellm is given so that it does not choose a tokenizer itself."""
-
-
-def _named(told: Any) -> dict[str, Any]:
-    """The fields of a mapping or an object, by their names in lower case and without underscores."""
-    if isinstance(told, Mapping):
-        fields = dict(told)
-    else:
-        fields = {**getattr(told, "__dict__", {}), **(getattr(told, "model_extra", None) or {})}
-    return {str(name).replace("_", "").lower(): value for name, value in fields.items()}
-
-
-def _first(told: Mapping[str, Any], names: Iterable[str]) -> int:
-    return next((count for name in names if (count := _count(told, name))), 0)
-
-
-def _first_part(told: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return next((_named(part) for name in names if (part := told.get(name)) is not None), {})
-
-
-def _count(told: Mapping[str, Any], name: str) -> int:
-    count = told.get(name)
-    if isinstance(count, bool) or not isinstance(count, int | float):
-        return 0
-    return int(count) if 0 < count < float("inf") else 0

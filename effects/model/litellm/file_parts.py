@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ....states.values.files import FileKind
+from ..families import STRIPPED
+from ..openai.traits import Arguments, copy_json, further_fields
 
 _BUT_IMAGES: frozenset[FileKind] = frozenset({"document", "audio", "video"})
 _ALL: frozenset[FileKind] = frozenset({"image", "document", "audio", "video"})
@@ -30,6 +32,17 @@ NEVER_TAKEN: Mapping[str, Collection[FileKind]] = {
 nothing of a message but its texts."""
 
 _WITH_OWN_PARTS = ("mistral", "codestral")
+
+
+def with_own_messages(arguments: Arguments, protocol: str) -> Arguments:
+    """The request with all its messages in its body, if litellm keeps some of their fields out of requests over this
+    protocol, or does not write their files as the provider has them. `Pure.`"""
+    stripped = STRIPPED.get(protocol)
+    messages = with_own_parts(arguments["messages"], protocol)
+    is_whole = stripped is None or stripped.isdisjoint(further_fields(messages))
+    if is_whole and messages is arguments["messages"]:
+        return arguments
+    return {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(messages)}}
 
 
 def with_own_parts(messages: Sequence[Any], protocol: str) -> Sequence[Any]:

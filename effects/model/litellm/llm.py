@@ -13,7 +13,6 @@ have it fail, and the conversation goes on without the file.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,31 +22,25 @@ from ....states.errors import ConfigurationError
 from ....states.values.files import FileKind
 from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.output import OutputWay
-from ....states.values.value import FailureKind
+from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ..families import CONTENT, Need, family_named, maker_of
-from ..port import (
-    SENTENCES,
-    LlmFailure,
-    ModelAnswer,
-    ModelRequest,
-    RequestedOutput,
-    Token,
-    logger,
-    make_failure,
-)
+from ..openai.body import response_format_of, settings_of, tool_choice_of
+from ..openai.dialect import ALL, Dialect, LearnedDialect
+from ..openai.failures import BrokenAnswer, failure_of_answer
+from ..openai.senses import Senses
+from ..openai.stream_assembler import PAUSED, StreamAssembler
+from ..openai.tokens import OWN_PRICES, Tokens, tokens_in
+from ..openai.traits import Arguments, copy_json
+from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, logger
 from .caching import KEY, LONGEST_KEY, wants_breakpoints, with_breakpoints
-from .costs import OWN_PRICES, PRICES, Costs, Tokens, estimated_tokens, listed_model, tokens_in
-from .dialect import ALL, NEEDED, Dialect, LearnedDialect, with_own_messages
-from .errors import failure_of, failure_of_refusal, kind_of_ending
-from .file_parts import NEVER_TAKEN
-from .loading import begin_loading, load_litellm, redact
-from .refusals import Refusal
+from .costs import PRICES, Costs, estimated_tokens, listed_model
+from .errors import failure_of, kind_of
+from .file_parts import NEVER_TAKEN, with_own_messages
+from .loading import begin_loading, is_loaded, load_litellm
 from .response_request import RESPONSES, is_asked_directly, response_arguments, with_reasoning_items
 from .responses import ResponseEvents
 from .server_tools import BOTH, SEARCH, needs_both, server_tools
 from .stream import AnswerReader, translated
-from .stream_assembler import PAUSED, BrokenAnswer, StreamAssembler
-from .traits import Arguments, copy_json
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
 
@@ -109,13 +102,11 @@ class LiteLlm:
         self.family = family or family_named(self.model)
         self._window = window
         self._options = options
-        maker = maker_of(self.model)
-        needed = () if maker is None or maker.need not in NEEDED else (NEEDED[maker.need],)
-        self._dialect = LearnedDialect(name, dialect, needed)
+        self._dialect = LearnedDialect(name, self.model, dialect, kind_of)
         self._listed = self.model.replace(RESPONSES, "/")
         """The name under which litellm lists the model, whatever protocol it is asked over."""
         self._costs = Costs(self._listed, options)
-        self._senses = Senses(self._listed, takes, self.model.partition("/")[0])
+        self._senses = Senses(takes, self._is_listed_to_take)
         self._missing_tools = set[str]()
         self._litellm: Any = None
         self._can_be_asked = False
@@ -131,6 +122,11 @@ class LiteLlm:
         """Whether the model takes files of this kind: as the application says, or as litellm's list says. None if that
         is not known. Does not import litellm."""
         return self._senses.declared(kind)
+
+    def _is_listed_to_take(self, kind: FileKind) -> bool | None:
+        if kind in NEVER_TAKEN.get(self.model.partition("/")[0], ()):
+            return False
+        return listed_model(self._listed).takes.get(kind)
 
     @property
     def is_priced(self) -> bool:
@@ -159,8 +155,12 @@ class LiteLlm:
         return listed.takes_schema or protocol in _SCHEMA_ALONE
 
     def warm(self) -> None:
-        """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
-        self._litellm = load_litellm()
+        """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread. Raises
+        `ConfigurationError` if it cannot be imported."""
+        try:
+            self._litellm = load_litellm()
+        except Exception as error:
+            raise ConfigurationError(self._describe(error)) from error
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -195,7 +195,17 @@ class LiteLlm:
             try:
                 self._litellm = await asyncio.wrap_future(begin_loading())
             except Exception as error:
-                raise failure_of(error, self.name, self._secrets()) from None
+                logger.warning("litellm cannot be imported.", exc_info=error)
+                raise LlmFailure("internal", self._describe(error)) from None
+
+    @property
+    def loading(self) -> str | None:
+        """What this model waits for before its first request; None if there is nothing."""
+        return None if is_loaded() else "litellm"
+
+    def _describe(self, error: Exception) -> str:
+        cause = shortened(f"{type(error).__name__}: {error}", MAX_QUOTED)
+        return f"The model {self.name} cannot be asked, because litellm cannot be imported ({cause})."
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, as a stream, and call `show` with each piece of the answer.
@@ -229,7 +239,7 @@ class LiteLlm:
         if isinstance(error, LlmFailure):
             return error
         if isinstance(error, BrokenAnswer):
-            return self._failure_of_answer(error)
+            return failure_of_answer(error, self.name, self._secrets())
         return failure_of(error, self.name, self._secrets(), request, self._largest)
 
     def _find_fault(self) -> tuple[FailureKind, str] | None:
@@ -264,17 +274,12 @@ class LiteLlm:
     async def _ask_with(
         self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]
     ) -> ModelAnswer:
-        shown = _Shown(show)
-        return await self._dialect.ask(
-            arguments, lambda form: self._attempt(form, request, shown), lambda: shown.has_shown
-        )
+        return await self._dialect.ask(arguments, lambda form, shown: self._attempt(form, request, shown), show)
 
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
         stream = await self._sent(_own_copy(arguments))
-        output = "" if request.output is None else request.output.tool
-        names = {tool["function"]["name"] for tool in request.tools}
-        assembler = StreamAssembler(show, names, output, request.spoken)
+        assembler = StreamAssembler.of(request, show)
         try:
             if not arguments["stream"]:
                 return self._whole_answer(stream, assembler, request)
@@ -306,14 +311,6 @@ class LiteLlm:
             logging_obj=answer.logging_obj,
         )
 
-    def _failure_of_answer(self, broken: BrokenAnswer) -> LlmFailure:
-        if broken.error is None:
-            failure = make_failure(broken.kind, self.name, broken.detail)
-            failure.of_answer = broken.kind == "content_filter"
-            return failure
-        said = redact(json.dumps(broken.error, ensure_ascii=False, default=str), self._secrets())
-        return failure_of_refusal(Refusal.of_body(said), self.name)
-
     def _whole_answer(self, response: Any, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
         """The answer of a server that sends no streams."""
         is_response = is_asked_directly(self.model)
@@ -330,13 +327,13 @@ class LiteLlm:
             "model": self.model,
             "messages": request.messages,
             **_FIXED,
-            **_parameters(request),
+            **settings_of(request),
         }
         is_response = RESPONSES in self.model
         if is_response:
             arguments["include"] = [*_INCLUDED, *(_PROBABILITIES if "logprobs" in arguments else ())]
         if request.output is not None and request.output.way == "native":
-            arguments["response_format"] = _response_format(request.output)
+            arguments["response_format"] = response_format_of(request.output)
         if request.settings.cache == "auto":
             arguments |= self._cached(request)
         if request.settings.server_tools:
@@ -344,7 +341,7 @@ class LiteLlm:
         if request.tools:
             arguments.setdefault("tools", request.tools)
             if request.tool_choice != "auto" and self._takes_tool_choice():
-                arguments["tool_choice"] = _tool_choice(request.tool_choice)
+                arguments["tool_choice"] = tool_choice_of(request.tool_choice)
         return arguments
 
     def _cached(self, request: ModelRequest) -> Arguments:
@@ -382,23 +379,7 @@ class LiteLlm:
     def _answer(self, assembler: StreamAssembler, response: Any, request: ModelRequest) -> ModelAnswer:
         # Where nobody has counted the tokens, litellm estimates how many they are.
         tokens = tokens_in(assembler.usage or getattr(response, "usage", None))
-        usage = self._priced(tokens, estimated=not assembler.usage)
-        ending = assembler.finish_reason or ""
-        if (kind := kind_of_ending(ending, assembler.is_empty and usage.output_tokens <= 1)) is not None:
-            raise BrokenAnswer(kind, f"the answer ended with {ending}")
-        return ModelAnswer(
-            content=assembler.text,
-            thinking=assembler.thinking,
-            opaque=assembler.thinking_blocks(),
-            tool_calls=assembler.tool_calls(),
-            finish_reason=assembler.usual_finish_reason,
-            usage=usage,
-            model=request.model,
-            opaque_fields=assembler.opaque_fields,
-            thinking_field=assembler.thinking_field or "reasoning_content",
-            citations=assembler.citations(request.model),
-            logprobs=assembler.logprobs,
-        )
+        return assembler.answer(self._priced(tokens, estimated=not assembler.usage), request.model)
 
     def _spent_on_part(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
         """What was spent on an answer that broke off: as told, else about what the part takes that has come."""
@@ -426,12 +407,6 @@ tool is called."""
 _ADDRESSES = ("api_base", "base_url")
 
 
-def _response_format(output: RequestedOutput) -> dict[str, Any]:
-    described = {"description": output.description} if output.description else {}
-    schema = {"name": output.name, **described, "schema": copy_json(dict(output.schema)), "strict": output.strict}
-    return {"type": "json_schema", "json_schema": schema}
-
-
 def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
     """An answer that the provider has paused, and what it continues with, as one."""
     length = len(answer.content)
@@ -455,35 +430,6 @@ def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
 
 def _text_blocks(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
-
-
-class _Shown:
-    """Shows tokens, and knows whether there was one."""
-
-    def __init__(self, show: Callable[[Token], None]) -> None:
-        self.has_shown = False
-        self._show = show
-
-    def __call__(self, token: Token) -> None:
-        self.has_shown = self.has_shown or bool(token.text)
-        self._show(token)
-
-
-_OF_TOOLS = {"tool_choice", "parallel_tool_calls"}
-"""The settings that mean nothing in a request without tools, in which some providers refuse them."""
-
-
-def _parameters(request: ModelRequest) -> dict[str, Any]:
-    """The settings of the request under litellm's names. `Pure.`"""
-    left_out = {"strict", "cache", "server_tools", *({"tool_choice"} if request.tools else _OF_TOOLS)}
-    given = request.settings.model_dump(exclude_none=True, exclude=left_out)
-    if "stop" in given:
-        given["stop"] = list(given["stop"])
-    return {"logprobs": True, **given} if "top_logprobs" in given else given
-
-
-def _tool_choice(choice: str) -> str | dict[str, Any]:
-    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
 def _own_copy(arguments: Arguments) -> Arguments:
@@ -511,54 +457,3 @@ def _missing_keys(litellm: Any, model: str, provider: str) -> list[str]:
 
 _OTHER_NAMES = {"gemini": "google"}
 """The name that a provider has in a variable for its key, beside its own."""
-
-_ENOUGH_REFUSALS = 2
-"""So many requests with files of a kind in a row, of any conversations, are refused before a model counts as one that
-takes none."""
-
-
-class Senses:
-    """What is known of which files a model takes. `given` is what the application says; for other kinds, litellm's list
-    of models decides, by the name `model`, and then what the provider answers. One refusal alone teaches nothing,
-    because it may have been about one file, or may have been misread."""
-
-    def __init__(self, model: str, given: Mapping[FileKind, bool] | None = None, protocol: str = "") -> None:
-        self._model = model
-        self._never = NEVER_TAKEN.get(protocol, ())
-        self._given = given or {}
-        self._learned: dict[FileKind, bool] = {}
-        self._refused: dict[FileKind, int] = {}
-
-    def declared(self, kind: FileKind) -> bool | None:
-        """Whether the model takes files of this kind, by what is said of it. Does not import litellm."""
-        if kind in self._given:
-            return self._given[kind]
-        return False if kind in self._never else listed_model(self._model).takes.get(kind)
-
-    def takes(self, kind: FileKind) -> bool | None:
-        """Whether the model takes files of this kind, or None if that is not known. Does not import litellm."""
-        if kind in self._learned and kind not in self._given:
-            return self._learned[kind]
-        return self.declared(kind)
-
-    def check(self, request: ModelRequest) -> None:
-        """Raise `LlmFailure` for a request that shows files of a kind that the model does not take."""
-        if request.shows and any(self.takes(kind) is False for kind in request.shows):
-            raise LlmFailure("unsupported_content", SENTENCES["unsupported_content"])
-
-    def note_answer(self, request: ModelRequest) -> None:
-        """Learn from a request that was answered."""
-        for kind in request.shows:
-            self._learned[kind] = True
-            self._refused.pop(kind, None)
-
-    def note_failure(self, request: ModelRequest, failure: LlmFailure) -> None:
-        """Learn from a request that failed. A model that has taken such a file before has refused something else; and
-        where a request shows files of several kinds, nobody knows which it was."""
-        if failure.kind != "unsupported_content" or len(request.shows) != 1:
-            return
-        (kind,) = request.shows
-        if kind not in self._learned:
-            self._refused[kind] = self._refused.get(kind, 0) + 1
-            if self._refused[kind] >= _ENOUGH_REFUSALS:
-                self._learned[kind] = False

@@ -2,10 +2,6 @@
 
 litellm takes seconds to import. By default it also downloads its price list and prints advice. All imports of litellm
 go through this module, which turns both off first.
-
-Its errors may quote the keys of this program, which are removed before an error is logged. They are known by their
-values, and removed whatever the rules of a conversation are. Secrets of what was said are another matter:
-`effects/logs.py` keeps them out of the log where a conversation asks for it.
 """
 
 from __future__ import annotations
@@ -13,8 +9,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import re
-from collections.abc import Iterable
 from concurrent.futures import Future
 from pkgutil import resolve_name
 from threading import Lock, Thread
@@ -36,6 +30,11 @@ def begin_loading() -> Future[Any]:
             _loading.set_running_or_notify_cancel()  # so that nobody who stops waiting for it cancels it for others
             Thread(target=_load_into, args=(_loading,), daemon=True, name="turnwise-litellm").start()
         return _loading
+
+
+def is_loaded() -> bool:
+    """Whether litellm is imported, so that nothing waits for it."""
+    return load_litellm.cache_info().currsize > 0
 
 
 def _load_into(result: Future[Any]) -> None:
@@ -62,20 +61,3 @@ def load_litellm() -> Any:
     if litellm.disable_hf_tokenizer_download is None:
         litellm.disable_hf_tokenizer_download = True
     return litellm
-
-
-_KEY = re.compile(r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|hf|xai|AIza|key)[-_]?[\w*-]{8,})", re.IGNORECASE)
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
-
-_SHORTEST_SECRET = 6
-"""Characters. Shorter values are not replaced: they occur in ordinary words, and the log would become unreadable."""
-
-
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with `***` in place of each of the `secrets`, of the values of environment variables whose names suggest
-    a secret, and of everything that has the form of a key."""
-    known = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)} | set(secrets)
-    for secret in sorted(known, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return _KEY.sub("***", text)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..families import ITEMS
-from .traits import Arguments, Message, each_message, without
+from ..openai.traits import Arguments, Message, each_message, without
 
 Item = dict[str, Any]
 

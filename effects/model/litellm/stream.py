@@ -10,32 +10,20 @@ An application may have callbacks in litellm, which count tokens and costs, and 
 provider does not tell. Both need litellm to see the answer. So the reader takes the place of the source of litellm's
 stream: it reads the real one, and hands litellm the answer in a few regular chunks: how it began, all the rest, and how
 it ended.
-
-An answer is complete when its finish reason has come. What may follow is the usage and the mark of the end, so the
-reader waits for these only briefly. Some servers keep the connection open, and some write a finish reason on every
-chunk: once more of an answer has come after such a reason, only the end of the stream counts.
 """
 
 from __future__ import annotations
 
-import asyncio
-import codecs
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..openai.events import Chunk, Events, is_openai, lines_in, parsed
+from ..openai.failures import BrokenAnswer, MalformedChunk
+from ..openai.reading import read_chunks
+from ..openai.stream_assembler import BLOCKS, CITED, GROUNDING, StreamAssembler
 from .content_blocks import ContentBlocks
 from .responses import ResponseEvents, is_of_response
-from .stream_assembler import BLOCKS, CITED, GROUNDING, BrokenAnswer, MalformedChunk, StreamAssembler
-
-Chunk = Mapping[str, Any]
-
-AFTER_THE_END = 0.5
-"""Seconds without a chunk after which an answer is complete whose finish reason came on a chunk of its own."""
-
-AFTER_A_LAST_PIECE = 0.8
-"""Seconds without a chunk after which an answer is complete whose finish reason came together with a piece of it."""
 
 
 class AnswerReader:
@@ -52,7 +40,6 @@ class AnswerReader:
         self._chunks = ChunkReader(stream.completion_stream, assembler.go_on)
         self._reports = self._report()
         self._is_passed_on = False
-        self._is_reason_reliable = True
         self._fault: Exception | None = None
 
     async def read(self) -> None:
@@ -107,7 +94,7 @@ class AnswerReader:
             self._chunks.source = await self._stream.make_call(client=self._litellm.module_level_aclient)
         begun = ""
         try:
-            async for _ in self._read():
+            async for _ in read_chunks(self._chunks.chunks(), self._assembler, self._add):
                 if not begun and (begun := self._assembler.text):
                     yield _chunk_for_litellm(begun)
         except Untranslatable as found:
@@ -130,44 +117,12 @@ class AnswerReader:
         usage = _counts_in(assembler.usage)
         yield _chunk_for_litellm(is_finished=True, finish_reason=assembler.usual_finish_reason, usage=usage)
 
-    # --- reading
-
-    async def _read(self) -> AsyncIterator[None]:
-        """Read the chunks until the answer is complete."""
-        chunks = self._chunks.chunks()
-        deadline: float | None = None
-        while (chunk := await self._next(chunks, deadline)) is not None:
-            was_finished = self._assembler.is_finished
-            has_come = self._add(chunk)
-            if self._assembler.error is not None:
-                return
-            self._is_reason_reliable &= not (was_finished and has_come)
-            deadline = self._deadline(deadline, has_come)
-            yield
-
     def _add(self, chunk: Chunk) -> bool:
         try:
             return self._assembler.add(chunk)
         except Exception as fault:  # litellm would take it for one of the connection
             self._fault = fault
             raise
-
-    async def _next(self, chunks: AsyncIterator[Chunk], deadline: float | None) -> Chunk | None:
-        """The next chunk; None if there is none, or if what comes behind a complete answer cannot be read."""
-        if not self._assembler.is_finished:
-            return await anext(chunks, None)
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await anext(chunks, None)
-        except Exception:
-            return None
-
-    def _deadline(self, deadline: float | None, has_come: bool) -> float | None:
-        if not self._assembler.is_finished or not self._is_reason_reliable:
-            return None
-        if deadline is not None:
-            return deadline
-        return asyncio.get_running_loop().time() + (AFTER_A_LAST_PIECE if has_come else AFTER_THE_END)
 
 
 def _chunk_for_litellm(text: str = "", **fields: Any) -> dict[str, Any]:
@@ -183,20 +138,12 @@ def _counts_in(usage: Mapping[str, Any]) -> dict[str, int] | None:
     return {**told, "total_tokens": sum(told.values())} if len(told) == len(counts) else None
 
 
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_FIELD = re.compile(r"\s*(data|event|id|retry)(?::|$) ?(?:data: ?)*", re.IGNORECASE)
-_SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keep-alive", "keepalive"})
-"""Names of events whose data need not be JSON."""
-
 _REASONS: tuple[tuple[str | int, ...], ...] = (
     ("candidates", 0, "finishReason"),
     ("delta", "stop_reason"),
     ("done_reason",),
 )
 """Where the protocols of Gemini, Anthropic and Ollama write the finish reason."""
-
-LONGEST_PAGE = 2**26
-"""Characters of a body that is no stream that are kept. A longer one is no answer."""
 
 
 class Untranslatable(Exception):
@@ -243,8 +190,8 @@ class ChunkReader:
         """What reads the events of a server whose first one is this; None for one that litellm's translator reads."""
         if found and is_of_response(found[0]):
             return ResponseEvents().chunks_of
-        is_openai = not hasattr(self.source, "streaming_response") or not found or _is_openai(found[0])
-        return (lambda event: (event,)) if is_openai else None
+        is_plain = not hasattr(self.source, "streaming_response") or not found or is_openai(found[0])
+        return (lambda event: (event,)) if is_plain else None
 
     async def _read(
         self, read: Callable[[Chunk], Iterable[Chunk]], events: AsyncIterator[Chunk]
@@ -322,113 +269,6 @@ class ChunkReader:
                 await closing
 
 
-class Events:
-    """The JSON objects in the lines of a stream of server-sent events. Lines of JSON without a stream around them, and
-    a body of several objects, or of a list of them, are read too. `is_done` says that the mark of the end has come."""
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._data: list[str] = []
-        self._name = ""
-        self._page: list[str] = []
-        self._length = 0
-
-    @property
-    def is_collecting(self) -> bool:
-        """Whether lines have come of an event that is not complete."""
-        return bool(self._data or self._page)
-
-    def add(self, line: str) -> Iterator[Chunk]:
-        """Add a line, without its end. Raises `MalformedChunk` for an event that is no JSON."""
-        if not line:
-            yield from self._dispatch(is_over=True)
-        elif field := _FIELD.match(line):
-            if (name := field[1].lower()) == "data":
-                yield from self._add_data(line[field.end() :])
-            elif name == "event":
-                self._name = line[field.end() :].strip()
-        elif self._data:  # an object over several lines, of which only the first is marked
-            yield from self._add_data(line)
-        elif not line.startswith(":"):
-            yield from self._add_to_page(line)
-
-    def end(self) -> Iterator[Chunk]:
-        """What the end of the stream completes."""
-        if self._page:
-            page, self._page = "\n".join(self._page), []
-            yield from _objects_in(_parsed_all(page))
-        elif self._data:
-            yield from self._dispatch(is_over=False)
-
-    def _add_data(self, text: str) -> Iterator[Chunk]:
-        self._data.append(text)
-        yield from self._dispatch(is_over=False)
-
-    def _dispatch(self, *, is_over: bool) -> Iterator[Chunk]:
-        """Each line of data that is JSON is an event: some servers leave out the blank line between two of them."""
-        text = "\n".join(self._data).strip()
-        if not text:
-            self._data.clear()
-            return
-        if text.strip('"').upper() in ("[DONE]", "DONE"):
-            self.is_done = True
-            self._data.clear()
-            return
-        value = _parsed(text)
-        if value is None and not is_over:
-            return
-        self._data.clear()
-        name, self._name = self._name.lower(), ""
-        if value is None:
-            yield from _without_json(name, text)
-            return
-        for found in _objects_in(value):
-            yield {"error": found} if name == "error" and "error" not in found else found
-
-    def _add_to_page(self, line: str) -> Iterator[Chunk]:
-        if not self._page and (value := _parsed(line)) is not None:
-            yield from _objects_in(value)
-            return
-        self._length += len(line)
-        if self._length > LONGEST_PAGE:
-            raise MalformedChunk
-        self._page.append(line)
-
-
-def _without_json(name: str, text: str) -> Iterator[Chunk]:
-    """What an event of this name says whose data is no JSON. Raises `MalformedChunk`."""
-    if name == "error":
-        yield {"error": text}
-    elif name not in _SIGNS_OF_LIFE:
-        raise MalformedChunk
-
-
-def _parsed(text: str, otherwise: Any = None) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return otherwise
-
-
-def _parsed_all(text: str) -> list[Any]:
-    """The values of JSON that stand one behind the other in the text; none if it holds anything else."""
-    decoder, values, rest = json.JSONDecoder(strict=False), [], text.strip()
-    while rest:
-        try:
-            value, end = decoder.raw_decode(rest)
-        except (ValueError, RecursionError):
-            return []
-        values += value if isinstance(value, list) else [value]
-        rest = rest[end:].lstrip()
-    return values
-
-
-def _objects_in(value: Any) -> Iterator[Chunk]:
-    for found in value if isinstance(value, list) else [value]:
-        if isinstance(found, Mapping):
-            yield found
-
-
 def _found(value: Any, path: Iterable[str | int]) -> Any:
     """The value at the end of a path of names and places; None if there is none."""
     for step in path:
@@ -437,11 +277,6 @@ def _found(value: Any, path: Iterable[str | int]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
-
-
-def _is_openai(event: Chunk) -> bool:
-    kind = event.get("object")
-    return "choices" in event or "error" in event or (isinstance(kind, str) and kind.startswith("chat.completion"))
 
 
 # --- lines
@@ -453,25 +288,8 @@ def _lines_of(source: Any) -> AsyncIterator[str] | None:
     response: Any = getattr(source, "response", None) or getattr(source, "http_response", None)
     response = response or getattr(lines, "response", None)
     if hasattr(response, "aiter_bytes"):
-        return _lines_in(response.aiter_bytes())
+        return lines_in(response.aiter_bytes())
     return aiter(lines) if isinstance(lines, AsyncIterator) else None
-
-
-async def _lines_in(content: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The lines of a body, without their ends, and without a mark of the byte order in front."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-    rest = ""
-    async for part in content:
-        rest += decoder.decode(part)
-        if "\n" not in rest and "\r" not in rest:
-            continue
-        whole, end = (rest[:-1], "\r") if rest.endswith("\r") else (rest, "")
-        *lines, rest = _LINE_END.split(whole)
-        rest += end
-        for line in lines:
-            yield line
-    for line in _LINE_END.split(rest + decoder.decode(b"", final=True)):
-        yield line
 
 
 async def _behind(first: Iterable[str], rest: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -588,7 +406,7 @@ def _whole_call(events: list[Chunk]) -> list[Chunk]:
         return events
     if not written.strip() or written.strip() == "{}":
         return [start, _delta_event(start.get("index"), "input_json_delta", partial_json=_json_of(given))]
-    if _parsed(written, written) != (_parsed(given, given) if isinstance(given, str) else given):
+    if parsed(written, written) != (parsed(given, given) if isinstance(given, str) else given):
         raise MalformedChunk
     return events
 

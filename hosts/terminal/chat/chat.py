@@ -498,7 +498,7 @@ async def open_engine(
         settings=settings,
         channels=[speech] if speech else [],
     )
-    writer.spin("getting ready")
+    writer.spin(f"loading {', '.join(engine.loading)}" if engine.loading else "getting ready")
     if store is None:
         check_rules(engine, policy)
     await engine.check(servers=False)

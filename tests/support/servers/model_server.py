@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, Protocol, Self
 
+import pytest
 from aiohttp import web
 
-from turnwise import LiteLlm
+from turnwise import LiteLlm, OpenAICompatible
+
+from .clients import asks_directly, served_model
 
 Json = dict[str, Any]
 
@@ -644,9 +647,11 @@ class ModelServer:
         host, port = self._runner.addresses[0][:2]
         return f"http://{host}:{port}{self.dialect.base}"
 
-    def llm(self, model: str | None = None, **options: Any) -> LiteLlm:
-        """Return a model that is served here."""
-        return LiteLlm(model or self.dialect.model, **{"api_base": self.url, "api_key": "test", **options})
+    def llm(self, model: str | None = None, **options: Any) -> LiteLlm | OpenAICompatible:
+        """Return a model that is served here. A test with each client is skipped for what only litellm speaks."""
+        if asks_directly() and not isinstance(self.dialect, OpenAi):
+            pytest.skip("only litellm speaks this protocol")
+        return served_model(self.url, model or self.dialect.model, **options)
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=2**26)

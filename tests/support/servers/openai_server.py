@@ -12,7 +12,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from aiohttp import web
@@ -462,13 +462,14 @@ def _encoding(body: Body, _: list[Body]) -> Iterator[str]:
 class OpenAiServer:
     """The server, for the time of an `async with`.
 
-    `requests` are the bodies seen, the refused ones included; `most_at_once` is how many of them were in flight side by
-    side; `disconnects` counts the clients that left before their answer was complete. A request beyond the script gets
-    a 400 and fails the test when the server closes.
+    `requests` are the bodies seen, the refused ones included, and `headers` what came in front of them; `most_at_once`
+    is how many of them were in flight side by side; `disconnects` counts the clients that left before their answer was
+    complete. A request beyond the script gets a 400 and fails the test when the server closes.
     """
 
     def __init__(self, script: Script = ()) -> None:
         self.requests: list[Body] = []
+        self.headers: list[Mapping[str, str]] = []
         self.most_at_once = 0
         self.disconnects = 0
         self._in_flight = 0
@@ -516,6 +517,7 @@ class OpenAiServer:
         body = await request.json()
         async with self._changed:
             self.requests.append(body)
+            self.headers.append(request.headers)
             self._changed.notify_all()
         found = violations(body, self._given)
         reply = fails(400, "; ".join(found), kind="invalid_request_error") if found else self._script(body)

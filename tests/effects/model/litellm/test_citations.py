@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import Engine, MessageUpdate, ModelSpec, Policy, Turn, presets, tool
-from turnwise.effects.model.litellm.citations import citations_in, grounding_citations
+from turnwise.effects.model.openai.citations import citations_in, grounding_citations
 from turnwise.states import Citation, Message
 
 from ....support.servers.model_server import (

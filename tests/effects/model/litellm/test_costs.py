@@ -18,12 +18,11 @@ from turnwise.effects.model.litellm.costs import (
     UNLISTED,
     Costs,
     ModelList,
-    Tokens,
     estimated_tokens,
     listed_model,
-    tokens_in,
 )
 from turnwise.effects.model.litellm.loading import load_litellm
+from turnwise.effects.model.openai.tokens import Tokens, tokens_in
 from turnwise.states.values.messages import Usage
 from turnwise.testing import FunctionLlm, ScriptedLlm
 

@@ -21,13 +21,15 @@ from turnwise import (
     LlmFailure,
     ModelRequest,
     ModelSettings,
+    OpenAICompatible,
     Policy,
     Retry,
 )
-from turnwise.effects.model.litellm.traits import copy_json
+from turnwise.effects.model.openai.traits import copy_json
 from turnwise.testing import RecordingChannel
 
 from ....support.servers import openai_server
+from ....support.servers.clients import served_model
 from ....support.servers.model_server import Data, Json, ModelServer, Reply, answers
 from ....support.servers.model_server import fails as foreign_rounds_fails
 from ....support.servers.openai_server import Body, Exchange, OpenAiServer, calls, fails, says
@@ -321,9 +323,9 @@ def refused(refusal: tuple[int, Any]) -> Any:
     return reply
 
 
-def model_at(server: OpenAiServer, **options: Any) -> LiteLlm:
+def model_at(server: OpenAiServer, **options: Any) -> LiteLlm | OpenAICompatible:
     """Return a model that is served by the server."""
-    return LiteLlm("openai/m", api_base=server.url, api_key="none", **options)
+    return served_model(server.url, "openai/m", **options)
 
 
 @pytest.fixture
@@ -334,6 +336,7 @@ def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("lenient")
 @pytest.mark.parametrize(("told", "asked", "refuses", "refusal"), CASES)
+@pytest.mark.usefixtures("each_client")
 class TestLearning:
     """A refusal is understood, and the request is sent as the server takes it."""
 
@@ -367,6 +370,7 @@ class TestLearning:
 
 
 @pytest.mark.usefixtures("lenient")
+@pytest.mark.usefixtures("each_client")
 class TestNotLearning:
     """What is not known is not guessed."""
 
@@ -458,6 +462,7 @@ class TestNotLearning:
 
 
 @pytest.mark.usefixtures("lenient")
+@pytest.mark.usefixtures("each_client")
 class TestByHand:
     """What is known beforehand is set, and costs no refused request."""
 
@@ -504,11 +509,12 @@ class TestByHand:
 
     def test_something_else(self) -> None:
         """A dict is none."""
-        with pytest.raises(ConfigurationError, match=r"^The dialect of a LiteLlm must be a Dialect\.$"):
+        with pytest.raises(ConfigurationError, match=r"^The dialect of a model must be a Dialect\.$"):
             LiteLlm("openai/m", dialect={"stream": False})  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("lenient")
+@pytest.mark.usefixtures("each_client")
 class TestTurns:
     """A whole turn with a server that takes little."""
 

@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, LlmFailure, ModelRequest, ModelSettings, Policy, Profile, Retry
-from turnwise.effects.model.litellm.llm import LiteLlm, Senses
-from turnwise.effects.model.litellm.loading import load_litellm, redact
+from turnwise import Engine, LlmFailure, ModelRequest, ModelSettings, OpenAICompatible, Policy, Profile, Retry
+from turnwise.effects.model.keys import without_keys
+from turnwise.effects.model.litellm.llm import LiteLlm
+from turnwise.effects.model.litellm.loading import load_litellm
+from turnwise.effects.model.openai.senses import Senses
 from turnwise.effects.model.port import SENTENCES, Llm, ModelAnswer, Token
 from turnwise.effects.model.written_messages import request_digest
 from turnwise.states.errors import ConfigurationError
@@ -29,6 +31,7 @@ from turnwise.testing import FunctionLlm, reply
 
 from ....engine.test_litellm import model_at as request_settings_model_at
 from ....support.cases import holds_for
+from ....support.servers.clients import served_model
 from ....support.servers.model_server import (
     DIALECTS,
     GEMINI,
@@ -93,9 +96,9 @@ def request(*tools: dict[str, Any], tool_choice: Any = "auto") -> ModelRequest:
     return ModelRequest("openai/test", ({"role": "user", "content": "Hello"},), tools, tool_choice)
 
 
-def model_at(server: OpenAiServer, name: str = "openai/test", **options: Any) -> LiteLlm:
+def model_at(server: OpenAiServer, name: str = "openai/test", **options: Any) -> LiteLlm | OpenAICompatible:
     """A model whose provider is this server."""
-    return LiteLlm(name, api_base=server.url, api_key=KEY, **options)
+    return served_model(server.url, name, KEY, **options)
 
 
 async def ask(reply: Reply, name: str = "openai/test", **options: Any) -> tuple[ModelAnswer, list[Token]]:
@@ -115,6 +118,7 @@ async def failure_after(reply: Reply, **options: Any) -> LlmFailure:
     return caught.value
 
 
+@pytest.mark.usefixtures("each_client")
 class TestAnswers:
     """An answer arrives complete, and is shown piece by piece before that."""
 
@@ -236,15 +240,15 @@ class TestAnswers:
 
         assert answer.usage == Usage(input_tokens=120, output_tokens=70, cached_tokens=100, reasoning_tokens=64)
 
+
+class TestRequests:
+    """What is sent over the wire."""
+
     async def test_the_cost_is_known_for_a_model_with_a_price(self) -> None:
         """In US dollars, from litellm's own price list."""
         answer, _ = await ask(says("Hi", tokens=(1_000_000, 1_000_000)), name="openai/gpt-4.1-mini")
 
         assert answer.usage.cost == pytest.approx(2.0)
-
-
-class TestRequests:
-    """What is sent over the wire."""
 
     async def test_it_is_sent_once_as_a_stream(self) -> None:
         """With its messages and tools unchanged, and with a request for the usage."""
@@ -359,6 +363,7 @@ REPLIES_THAT_FAIL: list[tuple[str, Reply, FailureKind]] = [
 ]
 
 
+@pytest.mark.usefixtures("each_client")
 class TestFailures:
     """P11: every error has one kind and one sentence."""
 
@@ -404,6 +409,7 @@ class TestFailures:
         assert KEY not in caplog.text
 
 
+@pytest.mark.usefixtures("each_client")
 class TestEnding:
     """A request ends when it must, and so does its connection."""
 
@@ -581,7 +587,7 @@ REFUSED = LlmFailure("unsupported_content", "No images.")
 
 def test_one_refusal_teaches_nothing() -> None:
     """It may have been about one image, or may have been misread."""
-    sight = Senses("openai/m")
+    sight = Senses()
     sight.note_failure(SEEING, REFUSED)
     sight.note_failure(READING, REFUSED)
     sight.note_answer(READING)
@@ -591,7 +597,7 @@ def test_one_refusal_teaches_nothing() -> None:
 
 def test_two_in_a_row_teach_that_there_is_no_sight() -> None:
     """Requests without images in between say nothing."""
-    sight = Senses("openai/m")
+    sight = Senses()
     sight.note_failure(SEEING, REFUSED)
     sight.note_answer(READING)
     sight.note_failure(SEEING, REFUSED)
@@ -601,7 +607,7 @@ def test_two_in_a_row_teach_that_there_is_no_sight() -> None:
 
 def test_an_image_that_is_taken_shows_that_there_is_sight() -> None:
     """Also where a request that was under way is answered after refusals."""
-    sight = Senses("openai/m")
+    sight = Senses()
     for _ in range(2):
         sight.note_failure(SEEING, REFUSED)
     sight.note_answer(SEEING)
@@ -615,7 +621,7 @@ def test_each_kind_is_learned_by_itself() -> None:
     """Where a request shows files of several kinds, nobody knows which was refused."""
     document = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
     both = ModelRequest("openai/m", ({"role": "user", "content": [LOOK, document]},), (), "auto")
-    senses = Senses("openai/m", {"audio": False})
+    senses = Senses({"audio": False})
     for _ in range(2):
         senses.note_failure(both, REFUSED)
 
@@ -889,6 +895,6 @@ def test_secrets_are_found_by_value_and_by_form(monkeypatch: pytest.MonkeyPatch)
     """Those given, those in the environment, and everything that looks like a key."""
     monkeypatch.setenv("ACME_API_KEY", "open-sesame")
 
-    text = redact("open-sesame, hush-hush, sk-proj-abcdefgh1234, sk-***********5678, Bearer x.y-z", ["hush-hush"])
+    text = without_keys("open-sesame, hush-hush, sk-proj-abcdefgh1234, sk-***********5678, Bearer x.y-z", ["hush-hush"])
 
     assert text == "***, ***, ***, ***, ***"

@@ -25,10 +25,11 @@ from tests.support.servers.model_server import (
     answers,
     fails,
 )
-from turnwise import LiteLlm, LlmFailure, ModelRequest
-from turnwise.effects.model.litellm.errors import kind_of, kinds, retry_after
+from turnwise import Llm, LlmFailure, ModelRequest
+from turnwise.effects.model.litellm.errors import kind_of, kinds
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.litellm.refusals import RULES, Refusal, kind_of_refusal
+from turnwise.effects.model.openai.failures import retry_after
+from turnwise.effects.model.openai.refusals import RULES, Refusal, kind_of_refusal
 from turnwise.states.values.value import REFUSED_CONTENT, FailureKind
 
 from ....support.cases import holds_for
@@ -382,13 +383,14 @@ def refused(status: int, sentence: str, **headers: str) -> Failure:
     return fails(status, body, **headers)
 
 
-async def failure_of(model: LiteLlm, *messages: dict[str, Any]) -> LlmFailure:
+async def failure_of(model: Llm, *messages: dict[str, Any]) -> LlmFailure:
     """Ask, and return how that failed."""
     with pytest.raises(LlmFailure) as raised:
         await model.complete(ModelRequest("m", messages or (TEXT,)), lambda _: None)
     return raised.value
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.slow
 @holds_for(
     ("kind", "status", "sentence"),
@@ -441,6 +443,7 @@ EXAMPLES: list[tuple[FailureKind, str, str]] = [
 ]
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.slow
 @holds_for("shape", SHAPES)
 async def test_it_is_found_in_whatever_shape(shape: str) -> None:
@@ -490,6 +493,7 @@ async def test_it_is_found_in_any_protocol(dialect: Dialect) -> None:
     assert found == [kind for kind, _, _ in EXAMPLES]
 
 
+@pytest.mark.usefixtures("each_client")
 class TestInTheMiddleOfAStream:
     """The status was 200; the refusal is an event."""
 
@@ -551,6 +555,7 @@ async def test_an_answer_that_was_cut_off_is_an_answer(reply: Answer) -> None:
     assert answer.finish_reason == "length"
 
 
+@pytest.mark.usefixtures("each_client")
 class TestARefusalWithoutAReason:
     """It is taken for one of a request that is too long if no request as large was ever accepted."""
 
@@ -700,6 +705,7 @@ HEADERS: list[tuple[float | None, dict[str, Header]]] = [
 ]
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.slow
 @holds_for(("seconds", "sentence"), TOLD)
 async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence: str) -> None:
@@ -710,6 +716,7 @@ async def test_a_sentence_says_how_long_to_wait(seconds: float | None, sentence:
     assert failure.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.slow
 @holds_for(("seconds", "headers"), HEADERS)
 async def test_a_header_says_how_long_to_wait(seconds: float | None, headers: dict[str, Header]) -> None:

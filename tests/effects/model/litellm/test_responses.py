@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from turnwise import Engine, ModelRequest, ModelSettings, ModelSpec, Output, Retry, presets, tool
 from turnwise.effects.model.families import ITEMS
-from turnwise.effects.model.litellm.dialect import Dialect
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.litellm.response_request import response_arguments, stored_items
 from turnwise.effects.model.litellm.responses import ResponseEvents
+from turnwise.effects.model.openai.dialect import Dialect
 
 from ....support.servers.model_server import (
     OPENAI,

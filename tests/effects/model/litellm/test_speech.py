@@ -24,6 +24,7 @@ def speech_in(updates: list[object], attempt: int = 1) -> list[str]:
     return [one.text for one in tokens if one.attempt == attempt]
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_what_is_said_at_once_streams(dialect: str) -> None:
     """Before it is delivered, in several pieces where the protocol has pieces of arguments."""
@@ -43,6 +44,7 @@ async def test_what_is_said_at_once_streams(dialect: str) -> None:
     assert len(pieces) > 1 or dialect not in STREAM_ARGUMENTS
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.parametrize("dialect", STREAM_ARGUMENTS)
 async def test_what_is_said_at_the_end_of_the_turn_streams(dialect: str) -> None:
     """Arguments as a provider writes them that escapes all but ASCII, beside a call of another tool."""
@@ -65,6 +67,7 @@ async def test_what_is_said_at_the_end_of_the_turn_streams(dialect: str) -> None
     assert "".join(speech_in(shown)) == turn.reply == WORDS
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_a_tool_of_the_application_names_what_it_says() -> None:
     """The parameter may stand behind others."""
 
@@ -84,6 +87,7 @@ async def test_a_tool_of_the_application_names_what_it_says() -> None:
     assert "".join(speech_in(shown)) == "Boarding."
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.parametrize("dialect", STREAM_ARGUMENTS)
 async def test_a_response_that_breaks_off_is_said_once(dialect: str) -> None:
     """Its beginning was shown as another attempt; only the whole one is delivered."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from turnwise import LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.litellm.stream_calls import AmbiguousCalls, Fragment, assemble_calls
+from turnwise.effects.model.openai.stream_calls import AmbiguousCalls, Fragment, assemble_calls
 from turnwise.states.values.value import FailureKind
 
 from ....support.cases import holds_for
@@ -74,6 +74,7 @@ TEXT_OF_OLLAMA = (Data({"model": "m", "message": {"role": "assistant", "content"
 TEXT = (chunk({"content": "It "}), chunk({"content": "rains."}))
 
 
+@pytest.mark.usefixtures("each_client")
 class TestAnswers:
     """What is only unusual is an answer."""
 
@@ -215,6 +216,7 @@ class TestAnswers:
         assert answer.thinking_field == "reasoning"
 
 
+@pytest.mark.usefixtures("each_client")
 class TestHalfCharacters:
     """A character outside the basic plane may be cut into two halves."""
 
@@ -275,6 +277,7 @@ def pays(index: int, **given: Any) -> dict[str, Any]:
     return starts(index, type="tool_use", id=f"t{index}", name="pay", input=given)
 
 
+@pytest.mark.usefixtures("each_client")
 class TestArguments:
     """A call has the arguments that were written, wherever they stand, or there is no answer."""
 
@@ -377,6 +380,7 @@ class TestArguments:
         assert (answer.content, [json.loads(call.arguments) for call in answer.tool_calls]) == ("It ", [AMOUNT])
 
 
+@pytest.mark.usefixtures("each_client")
 class TestFailures:
     """What is no answer fails, in a kind that is asked again, or that is told."""
 
@@ -452,6 +456,7 @@ class TestFailures:
         assert await kind_of(bare(*pieces, chunk({}, "tool_calls"), DONE)) == "malformed_response"
 
 
+@pytest.mark.usefixtures("each_client")
 class TestEnds:
     """An answer that is complete is used, whatever the connection does."""
 
@@ -513,6 +518,7 @@ def assembled(*rows: Row | Sequence[Row], names: Iterable[str] = NAMES) -> list[
     return [(call.name, call.arguments) for call in assemble_calls(fragments, tuple(names))]
 
 
+@pytest.mark.usefixtures("each_client")
 class TestWhatStandsAroundCalls:
     """What a model or a server writes around a call takes nothing from it."""
 
@@ -544,6 +550,7 @@ class TestWhatStandsAroundCalls:
             assembled((0, "a", "pay", OSLO + rest))
 
 
+@pytest.mark.usefixtures("each_client")
 class TestCallsUnderOneIndex:
     """Several calls may come under one index, or under none."""
 
@@ -602,6 +609,7 @@ class TestCallsUnderOneIndex:
         assert assembled((0, "", "now", ""), (0, "", "traffic", "")) == [("now", ""), ("traffic", "")]
 
 
+@pytest.mark.usefixtures("each_client")
 class TestIndexes:
     """The index is whatever the server makes of it."""
 
@@ -637,6 +645,7 @@ class TestIndexes:
             assembled((0, "a", "weather", ""), (0, "", "", OSLO), (1, "b", "pay", ""), (0, "", "", E6))
 
 
+@pytest.mark.usefixtures("each_client")
 class TestPieces:
     """What one call is cut into."""
 
@@ -714,6 +723,7 @@ class TestPieces:
         assert assembled((0, "a", "pay", ""), *((0, "", "", letter) for letter in text)) == [("pay", text)]
 
 
+@pytest.mark.usefixtures("each_client")
 class TestSentAgain:
     """A call that is complete may be sent again."""
 

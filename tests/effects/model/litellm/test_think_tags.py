@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import Engine, Token, presets, tool
-from turnwise.effects.model.litellm.stream_assembler import StreamAssembler
+from turnwise.effects.model.openai.stream_assembler import StreamAssembler
 
 from ....support.servers.model_server import OPENAI, ModelServer, answers, call, thinks
 
@@ -100,6 +100,7 @@ async def asked(first: Any, policy: Any = None) -> tuple[Any, Any, list[Any]]:
         return turn, await conversation.transcript(), server.bodies
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_it_goes_back_as_it_was_written() -> None:
     """Within the turn of a call, to the byte; some models refuse their own answer without its thinking."""
     written = "<think>\nI should look.\n</think>\n\nOne moment."
@@ -110,6 +111,7 @@ async def test_it_goes_back_as_it_was_written() -> None:
     assert bodies[1]["messages"][1]["content"] == written
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_it_is_not_said_again_in_the_next_turn() -> None:
     """The answer of a turn goes back without the thinking that led to it."""
     turn, _, bodies = await asked(answers("<think>Hm.</think>It rains."))
@@ -118,6 +120,7 @@ async def test_it_is_not_said_again_in_the_next_turn() -> None:
     assert bodies[1]["messages"][1]["content"] == "It rains."
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_thinking_of_its_own_field_stands_beside_it() -> None:
     """A server may know the one and not the other."""
     _, transcript, _ = await asked(answers(thinks("First. "), "<think>Then.</think>It rains."))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise import Dialect, Engine, LiteLlm, Output, OutputUpdate
+from turnwise import Dialect, Engine, LiteLlm, OpenAICompatible, Output, OutputUpdate
 from turnwise.effects.model.outputs import TOOL
 
+from ....support.servers.clients import served_model
 from ....support.servers.model_server import DIALECTS, ModelServer, answers
 from ....support.servers.model_server import call as model_calls
 from ....support.servers.openai_server import OpenAiServer, calls, fails, says
@@ -34,11 +35,12 @@ def look() -> str:
     return "It burns."
 
 
-def openai(server: OpenAiServer, **more: Any) -> LiteLlm:
+def openai(server: OpenAiServer, **more: Any) -> LiteLlm | OpenAICompatible:
     """Return a model of this server."""
-    return LiteLlm("openai/test", api_base=server.url, api_key="test", **more)
+    return served_model(server.url, "openai/test", **more)
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_a_schema_is_held_to_by_the_provider() -> None:
     """In the form of strict schemas: all fields are required, no others are allowed, and nothing has a default."""
     async with OpenAiServer([says(json.dumps(GIVEN))]) as server:
@@ -55,6 +57,7 @@ async def test_a_schema_is_held_to_by_the_provider() -> None:
     assert "default" not in form["json_schema"]["schema"]["properties"]["priority"]
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_a_schema_that_cannot_be_strict_is_sent_as_it_is() -> None:
     """An object of any content cannot be held to."""
     schema = {"type": "object", "properties": {"any": {"type": "object"}}, "required": ["any"]}
@@ -68,6 +71,7 @@ async def test_a_schema_that_cannot_be_strict_is_sent_as_it_is() -> None:
     assert body["response_format"]["json_schema"]["strict"] is False
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_a_server_that_takes_no_schema_is_prompted_at_once_and_asked_otherwise_later() -> None:
     """The refused request is sent again with the schema in its last message; the next one offers a tool."""
     refusal = fails(400, "'response_format' of type 'json_schema' is not supported by this model.")
@@ -87,6 +91,7 @@ async def test_a_server_that_takes_no_schema_is_prompted_at_once_and_asked_other
     assert model.refused == ("a schema of the answer",)
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_a_server_without_tools_is_prompted() -> None:
     """It has said before that it takes none."""
     async with OpenAiServer([says(json.dumps(GIVEN))]) as server:
@@ -100,6 +105,7 @@ async def test_a_server_without_tools_is_prompted() -> None:
     assert "JSON schema" in body["messages"][-1]["content"]
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_tools_are_called_before_the_answer() -> None:
     """The model must call something: its tools, or the one by which it answers."""
     async with OpenAiServer([calls(("look", {})), calls((TOOL, GIVEN))]) as server:
@@ -111,6 +117,7 @@ async def test_tools_are_called_before_the_answer() -> None:
     assert [body["tool_choice"] for body in bodies] == ["required", "required"]
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_answer_by_a_tool_is_read_from_every_protocol(dialect: str) -> None:
     """First an invalid one, which goes back as the result of its call, then a valid one."""
@@ -124,6 +131,7 @@ async def test_an_answer_by_a_tool_is_read_from_every_protocol(dialect: str) -> 
     assert turn.output == TICKET
 
 
+@pytest.mark.usefixtures("each_client")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_answer_as_text_is_read_from_every_protocol(dialect: str) -> None:
     """In pieces, as it streams."""
@@ -137,6 +145,7 @@ async def test_an_answer_as_text_is_read_from_every_protocol(dialect: str) -> No
     assert turn.output == TICKET
 
 
+@pytest.mark.usefixtures("each_client")
 async def test_the_arguments_of_the_call_stream_as_partial_objects() -> None:
     """While the model writes them."""
     async with (

@@ -15,33 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from ....states.values.messages import Citation
+from ....states.values.messages import Citation, Usage
 from ....states.values.value import FailureKind, encodable
 from ..families import CONTENT
-from ..port import THOUGHTS, ModelCall, Token, UnreadableContent, read_content, read_thinking
+from ..port import THOUGHTS, ModelAnswer, ModelCall, ModelRequest, Token, UnreadableContent, read_content, read_thinking
 from ..spoken_words import StreamedSpeech
 from .citations import MOST_CITATIONS, citation_of, citations_in, grounding_citations
-from .errors import kind_of_ending
+from .failures import BrokenAnswer, MalformedChunk, kind_of_ending
 from .stream_calls import AmbiguousCalls, Fragment, assemble_calls, is_object, merged
 from .think_tags import OPENING, ThinkTags
-
-
-class BrokenAnswer(Exception):
-    """A stream has no answer that can be used. `error` is what the provider sent in place of one, if that is why."""
-
-    def __init__(self, kind: FailureKind, detail: str, error: Any = None) -> None:
-        super().__init__(detail)
-        self.kind: FailureKind = kind
-        self.detail = detail
-        self.error = error
-
-
-class MalformedChunk(BrokenAnswer):
-    """A chunk does not follow the protocol."""
-
-    def __init__(self) -> None:
-        super().__init__("malformed_response", "a piece of the stream does not follow the protocol")
-
 
 MOST_REPETITIONS = 100
 """Equal pieces in a row, of more than two characters, that a model writes only when it does not end by itself. The
@@ -165,6 +147,12 @@ class StreamAssembler:
             self._pieces["thinking"] = ["".join(self._pieces["thinking"]).removesuffix(unclosed)]
             self._add_text(f"{OPENING}{unclosed}", "text")
 
+    @classmethod
+    def of(cls, request: ModelRequest, show: Callable[[Token], None]) -> StreamAssembler:
+        """What assembles the answer to this request."""
+        output = "" if request.output is None else request.output.tool
+        return cls(show, {tool["function"]["name"] for tool in request.tools}, output, request.spoken)
+
     @property
     def is_finished(self) -> bool:
         """Whether a finish reason has come, and an answer before it, unless it says that there is none."""
@@ -196,6 +184,11 @@ class StreamAssembler:
         """The thinking of the model, as far as it was told."""
         return encodable("".join(self._pieces["thinking"]))
 
+    @property
+    def written(self) -> str:
+        """All that the model has written, as far as it has come: its thinking, its text, and the arguments of calls."""
+        return "".join([self.thinking, self.text, *(fragment.arguments for fragment in self._fragments)])
+
     def tool_calls(self) -> tuple[ModelCall, ...]:
         """The calls, in the order in which they began. Raises `BrokenAnswer` if they cannot be told apart, or if an
         answer without a finish reason may have been stopped before their arguments were complete."""
@@ -212,6 +205,25 @@ class StreamAssembler:
     def usual_finish_reason(self) -> str:
         """The finish reason in OpenAI's words."""
         return _ENDINGS.get((self.finish_reason or "").lower(), "stop")
+
+    def answer(self, usage: Usage, model: str) -> ModelAnswer:
+        """The complete answer of the model of this name. Raises `BrokenAnswer` if it cannot be used."""
+        ending = self.finish_reason or ""
+        if (kind := kind_of_ending(ending, self.is_empty and usage.output_tokens <= 1)) is not None:
+            raise BrokenAnswer(kind, f"the answer ended with {ending}")
+        return ModelAnswer(
+            content=self.text,
+            thinking=self.thinking,
+            opaque=self.thinking_blocks(),
+            tool_calls=self.tool_calls(),
+            finish_reason=self.usual_finish_reason,
+            usage=usage,
+            model=model,
+            opaque_fields=self.opaque_fields,
+            thinking_field=self.thinking_field or "reasoning_content",
+            citations=self.citations(model),
+            logprobs=self.logprobs,
+        )
 
     def thinking_blocks(self) -> tuple[dict[str, Any], ...]:
         """The sealed thinking blocks, in the form in which their provider wants them back."""

@@ -24,19 +24,16 @@ from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ...logs import performer_logger
 from ...schemas.wire import plain_schema
-from ..families import ITEMS, STRIPPED, Need
-from ..port import THOUGHTS, LlmFailure
-from .errors import kind_of
-from .file_parts import with_own_parts
-from .refusals import Refusal, refusal_of
-from .stream_assembler import BrokenAnswer
+from ..families import ITEMS, Need, maker_of
+from ..port import THOUGHTS, LlmFailure, Token
+from .failures import BrokenAnswer
+from .refusals import Refusal, RefusedRequest, refusal_of
 from .traits import (
     BY_NAME,
     PARAMETERS,
     Arguments,
     Message,
     Trait,
-    copy_json,
     each_message,
     each_tool,
     further_fields,
@@ -53,6 +50,9 @@ logger = performer_logger("turnwise.model")
 
 T = TypeVar("T")
 
+Show = Callable[[Token], None]
+"""What shows a piece of an answer."""
+
 _MAX_CHANGES = 12
 """The most forms that are tried for one request. A server that refuses more than that is not one that can be asked."""
 
@@ -65,7 +65,8 @@ errors of the server; what no endpoint takes may be told as not found."""
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a server takes, for `LiteLlm(…, dialect=Dialect(…))`, where it is known beforehand.
+    """What a server takes, for the argument `dialect` of `LiteLlm` and `OpenAICompatible`, where it is known
+    beforehand.
 
     Everything is taken by default. What is not is found out by the server's refusals, too, at the price of a refused
     request each. Raises `ConfigurationError` for values of other types.
@@ -154,13 +155,19 @@ ALL = Dialect()
 
 
 class LearnedDialect:
-    """What is known of the server of one model, by the model's name: what was set by hand, what the maker of the model
-    needs, and what the server refused."""
+    """What is known of the server of one model: what was set by hand, what the maker of the model needs, and what the
+    server refused. `name` is what the model is called, and `made` its name where that tells its maker. `kind_of` tells
+    the kind of an error that is no `LlmFailure`."""
 
-    def __init__(self, model: str, given: Dialect = ALL, needed: Iterable[Trait] = ()) -> None:
+    def __init__(
+        self, name: str, made: str, given: Dialect = ALL, kind_of: Callable[[Exception], FailureKind] | None = None
+    ) -> None:
         if not isinstance(given, Dialect):
-            raise ConfigurationError("The dialect of a LiteLlm must be a Dialect.")
-        self._model = model
+            raise ConfigurationError("The dialect of a model must be a Dialect.")
+        self._model = name
+        self._kind_of = kind_of
+        maker = maker_of(made)
+        needed = () if maker is None or maker.need not in NEEDED else (NEEDED[maker.need],)
         self._known: tuple[Trait, ...] = (*needed, *_traits_of(given))
 
     @property
@@ -178,16 +185,20 @@ class LearnedDialect:
         return not any(trait.name in (name, f"parameter {name}") for trait in self._known)
 
     async def ask(
-        self, arguments: Arguments, send: Callable[[Arguments], Awaitable[T]], has_shown: Callable[[], bool]
+        self,
+        arguments: Arguments,
+        send: Callable[[Arguments, Show], Awaitable[T]],
+        show: Show,
     ) -> T:
-        """Return what `send` returns for the request in a form that the server takes. Raises what it raises for any
-        other reason, and once `has_shown` says that a part of an answer was shown."""
-        search = _Search(_rewritten(arguments, self._known), self._known)
+        """Return what `send` returns for the request in a form that the server takes; it shows the answer by what it is
+        given. Raises what it raises for any other reason, and once a part of an answer was shown."""
+        search = _Search(_rewritten(arguments, self._known), self._known, self._kind_of)
+        shown = _Shown(show)
         for _ in range(_MAX_CHANGES + 1):
             try:
-                answer = await send(search.arguments)
+                answer = await send(search.arguments, shown)
             except Exception as error:
-                if has_shown() or not search.go_on(error):
+                if shown.has_shown or not search.go_on(error):
                     raise
             else:
                 self._learn(search.helped)
@@ -207,6 +218,18 @@ class LearnedDialect:
             self._known = (*self._known, *new)
 
 
+class _Shown:
+    """Shows tokens, and knows whether there was one."""
+
+    def __init__(self, show: Show) -> None:
+        self.has_shown = False
+        self._show = show
+
+    def __call__(self, token: Token) -> None:
+        self.has_shown = self.has_shown or bool(token.text)
+        self._show(token)
+
+
 class _Search:
     """The forms of one request, until the server takes one.
 
@@ -215,8 +238,11 @@ class _Search:
     beginning: each of them is named.
     """
 
-    def __init__(self, arguments: Arguments, known: Iterable[Trait]) -> None:
+    def __init__(
+        self, arguments: Arguments, known: Iterable[Trait], kind_of: Callable[[Exception], FailureKind] | None
+    ) -> None:
         self.arguments = arguments
+        self._kind_of = kind_of
         self.helped: list[Trait] = []
         self._first = arguments
         self._tried = {trait.name for trait in known}
@@ -240,7 +266,12 @@ class _Search:
         return bool(new)
 
     def _find(self, error: Exception, text: str) -> Trait | None:
-        kind = error.kind if isinstance(error, LlmFailure) else kind_of(error)
+        if isinstance(error, LlmFailure):
+            kind = error.kind
+        elif self._kind_of is None:
+            return None
+        else:
+            kind = self._kind_of(error)
         for trait in _named_in(text, self.arguments, kind):
             if trait.name not in self._tried and trait.rewrite(self.arguments) is not self.arguments:
                 return trait
@@ -268,7 +299,9 @@ _NOTHING_SAID = re.compile(r",? ?\b(?:param|code|type): (?:null|none)\b")
 def _text_of(error: Exception) -> str:
     """What the server said, also in the middle of a stream. What this program says of it is no refusal."""
     inner = error.__context__ if isinstance(error, LlmFailure) else error
-    if isinstance(inner, BrokenAnswer):
+    if isinstance(inner, RefusedRequest):
+        said = inner.refusal
+    elif isinstance(inner, BrokenAnswer):
         said = Refusal() if inner.error is None else Refusal.of_body(inner.error)
     else:
         said = Refusal() if inner is None else refusal_of(inner)
@@ -390,17 +423,6 @@ ROUNDS: tuple[Trait, ...] = (
 )
 """What a refusal may say of rounds. It tells the name under which the reasoning is wanted, where a maker tells only
 that it is."""
-
-
-def with_own_messages(arguments: Arguments, protocol: str) -> Arguments:
-    """The request with all its messages in its body, if litellm keeps some of their fields out of requests over this
-    protocol, or does not write their files as the provider has them. `Pure.`"""
-    stripped = STRIPPED.get(protocol)
-    messages = with_own_parts(arguments["messages"], protocol)
-    is_whole = stripped is None or stripped.isdisjoint(further_fields(messages))
-    if is_whole and messages is arguments["messages"]:
-        return arguments
-    return {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(messages)}}
 
 
 _PLACES = (

@@ -57,11 +57,25 @@ class Refusal:
         codes = [int(word) for word in refusal.words if re.fullmatch("[45][0-9]{2}", word)]
         return replace(refusal, status=min(codes)) if codes else refusal
 
+    @classmethod
+    def of_response(cls, status: int, text: str, headers: Mapping[str, str]) -> Refusal:
+        """The refusal that an HTTP response with this text as its body stands for. `Pure.`"""
+        return cls(status, _plain(text), _lowered(headers), is_whole=True)
+
     @cached_property
     def words(self) -> frozenset[str]:
         """The codes and types in the text, in lower case, numbers among them, and its long words: a code may also stand
         in the middle of a sentence."""
         return frozenset(word.rstrip(".") for word in (*_WORD.findall(self.text), *_LONG_WORD.findall(self.text)))
+
+
+class RefusedRequest(Exception):
+    """A server has refused a request. `text` is the body of its response, as it was written."""
+
+    def __init__(self, refusal: Refusal, text: str) -> None:
+        super().__init__(text)
+        self.refusal = refusal
+        self.text = text
 
 
 def refusal_of(error: BaseException) -> Refusal:
@@ -72,7 +86,7 @@ def refusal_of(error: BaseException) -> Refusal:
     if response is None or (status := _status_of(response) or 0) < 400:
         told = " ".join(_told(chain)) if response is None else _text_of(response)
         return replace(Refusal.of_body(told, _innermost_status(chain)), headers=headers)
-    return Refusal(status, _plain(_text_of(response)), headers, is_whole=True)
+    return Refusal.of_response(status, _text_of(response), headers)
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:

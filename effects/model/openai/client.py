@@ -1,0 +1,279 @@
+"""A model of a server that speaks OpenAI's chat completions, asked without litellm.
+
+Most servers of open models speak that protocol (vLLM, SGLang, llama.cpp, Ollama, LM Studio), and so do many providers
+and gateways. For these nothing needs to be translated, so nothing needs litellm, whose import takes seconds: the first
+word comes as soon as the server has it.
+
+There is one request, and one answer or one typed failure: nothing is retried, except for a request in a form that the
+server refused, and nothing falls back to another model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal, get_args
+
+from ....states.errors import ConfigurationError
+from ....states.values.files import FileKind
+from ....states.values.messages import NOTHING_SPENT, Usage
+from ....states.values.output import OutputWay
+from ....states.values.value import MAX_QUOTED, FailureKind, shortened
+from ..families import family_named
+from ..keys import without_keys
+from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, logger, tokens_of
+from .body import messages_of, response_format_of, settings_of, tool_choice_of
+from .connection import Connection, failure_of_connection
+from .dialect import ALL, Dialect, LearnedDialect
+from .events import Chunk, Events
+from .failures import BrokenAnswer, failure_of_answer, failure_of_refusal, kind_of_response
+from .reading import read_chunks
+from .refusals import RefusedRequest
+from .senses import Senses
+from .stream_assembler import StreamAssembler
+from .tokens import OWN_PRICES, Tokens, cost_by, has_prices, tokens_in
+from .traits import Arguments
+
+HeldToSchema = Literal["never", "alone", "always"]
+"""When a server holds an answer to a JSON schema by `response_format`: never, only in requests without tools, or in all
+of them."""
+
+SILENCE = 120.0
+"""Seconds without a word after which a request fails, unless the application says otherwise. The engine's own limit,
+the setting `llm_chat_timeout_sec`, is the same."""
+
+_RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options", "n"})
+
+
+class OpenAICompatible:
+    """The model `model` of the server at `base_url`, which speaks OpenAI's chat completions.
+
+        OpenAICompatible("http://localhost:8000/v1", None, "qwen3-8b")
+
+    `base_url` is the address that the documentation of the server gives for OpenAI's clients, mostly one that ends in
+    `/v1`. `key` goes with each request as a bearer token; None for a server that wants none.
+
+    `name` is what conversations and policies call the model, by default `model`. `window` is how many tokens one
+    request may hold; without it a history is condensed only after the server has refused one as too long. `takes` says
+    which files the model can be shown, `{"image": True, "audio": False}`; of other kinds the first refusals tell.
+    `schema` says when the server holds an answer to a JSON schema: "never", "alone" (the default: in requests without
+    tools), or "always", also in those with tools, as OpenAI does. `family` names the models that can read what this one
+    writes for itself; by default it follows from `model`. `dialect` says what the server takes of the protocol, where
+    that is known beforehand; what it refuses is learned.
+
+    `headers` go with each request. `parameters` are further members of its body, such as `{"temperature": 0}`; what a
+    policy, a profile or a message sets wins. Prices among them, `input_cost_per_token` and `output_cost_per_token` in
+    US dollars, are not sent: with them answers have a cost. `timeout` is how many seconds the server may send nothing.
+
+    Raises `ConfigurationError` for what is no address, for a key or a header that HTTP cannot carry, and for parameters
+    that turnwise sets. Nothing is sent before the first request, so a wrong key is found by that.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str | None,
+        model: str,
+        *,
+        name: str | None = None,
+        window: int | None = None,
+        takes: Mapping[FileKind, bool] | None = None,
+        schema: HeldToSchema = "alone",
+        family: str | None = None,
+        dialect: Dialect = ALL,
+        headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        timeout: float = SILENCE,
+    ) -> None:
+        self.model = _checked_name(model)
+        self.name = model if name is None else name
+        self.window = window
+        self.family = family or family_named(f"openai/{model}")
+        self._schema = _checked_schema(schema)
+        self._parameters = _checked_parameters(parameters)
+        self._key = (key or "").strip()
+        own = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._headers = {**own, **(headers or {})}
+        self._connection = Connection(base_url, self._headers, _checked_timeout(timeout))
+        self._dialect = LearnedDialect(self.name, self.model, dialect, _kind_of)
+        self._senses = Senses(takes)
+        self._told_tools = set[str]()
+        self._largest: int | None = None
+        """The size of the largest request that the model has accepted."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether it is known what a request costs: because prices were given."""
+        return has_prices(self._parameters)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What the server does not take, as far as it is known, so that requests are sent without: `streams`, `seed`,
+        `the tool look_up`."""
+        return self._dialect.refused
+
+    @property
+    def refused_tools(self) -> tuple[str, ...]:
+        """The names, on the wire, of the tools that the server does not take."""
+        return self._dialect.refused_tools
+
+    def takes(self, kind: FileKind) -> bool | None:
+        """Whether the model takes files of this kind, as the application says; None if it does not."""
+        return self._senses.declared(kind)
+
+    def output_way(self, has_tools: bool) -> OutputWay:
+        """How this model is asked for a typed answer, beside other tools or without."""
+        holds = self._schema == "always" or (self._schema == "alone" and not has_tools)
+        if holds and self._dialect.takes("response_format"):
+            return "native"
+        return "tool" if self._dialect.takes("tools") else "prompted"
+
+    async def ready(self) -> None:
+        """Return when httpx is imported, in a thread."""
+        await self._connection.ready()
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Send the request once, as a stream, and call `show` with each piece of the answer.
+
+        Raises `LlmFailure`. However this ends, also by a cancel, the connection is closed before it returns. It sets no
+        deadline for the whole answer: put `asyncio.timeout` around it.
+        """
+        try:
+            await self.ready()
+            self._senses.check(request)
+            answer = await self._dialect.ask(
+                self._arguments(request), lambda form, shown: self._attempt(form, request, shown), show
+            )
+        except Exception as error:
+            failure = self._failure_of(error, request)
+            self._senses.note_failure(request, failure)
+            raise failure from None
+        self._largest = max(request.size, self._largest or 0)
+        self._senses.note_answer(request)
+        return answer
+
+    def estimate(self, request: ModelRequest, written: str) -> Usage:
+        """About what a request has cost when this text of its answer has come."""
+        return self._priced(Tokens(tokens_of(request.size), tokens_of(len(written))), estimated=True)
+
+    # --- one request
+
+    async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Send the request once, in one form."""
+        assembler = StreamAssembler.of(request, show)
+        events = Events()
+        try:
+            async with self._connection.lines_of_answer(arguments) as lines:
+                async for _ in read_chunks(_chunks_in(lines, events), assembler, assembler.add):
+                    pass
+            assembler.check(is_marked=events.is_done)
+            assembler.close()
+            return assembler.answer(self._usage_of(assembler, request), request.model)
+        except asyncio.CancelledError:
+            if assembler.usage:
+                show(Token("", usage=self._usage_of(assembler, request)))
+            raise
+        except RefusedRequest:  # it is no failure yet: the server may take another form
+            raise
+        except Exception as error:
+            failure = self._failure_of(error, request)
+            failure.usage = NOTHING_SPENT if assembler.is_empty else self._usage_of(assembler, request)
+            raise failure from error
+
+    def _arguments(self, request: ModelRequest) -> Arguments:
+        """The body of the request."""
+        arguments: Arguments = {
+            **{name: value for name, value in self._parameters.items() if name not in OWN_PRICES},
+            "model": self.model,
+            "messages": messages_of(request.messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **settings_of(request),
+        }
+        if request.output is not None and request.output.way == "native":
+            arguments["response_format"] = response_format_of(request.output)
+        if tools := [*request.tools, *self._server_tools(request)]:
+            arguments["tools"] = tools
+        if request.tools and request.tool_choice != "auto":
+            arguments["tool_choice"] = tool_choice_of(request.tool_choice)
+        return arguments
+
+    def _server_tools(self, request: ModelRequest) -> list[dict[str, Any]]:
+        """The tools that the server runs itself, where they are given as it defines them. The names that are known of
+        other protocols mean nothing in this one, which is told in a warning, once."""
+        wanted = request.settings.server_tools or ()
+        for name in {one for one in wanted if isinstance(one, str)} - self._told_tools:
+            self._told_tools.add(name)
+            logger.warning("The model %s has no tool %s of its provider, so it is asked without.", self.name, name)
+        return [one for one in wanted if not isinstance(one, str)]
+
+    # --- what came of it
+
+    def _usage_of(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
+        """The usage as it was told, else about what was written."""
+        if assembler.usage:
+            return self._priced(tokens_in(assembler.usage))
+        return self.estimate(request, assembler.written)
+
+    def _priced(self, tokens: Tokens, *, estimated: bool = False) -> Usage:
+        return tokens.usage(cost_by(self._parameters, tokens), estimated=estimated)
+
+    def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
+        match error:
+            case LlmFailure():
+                return error
+            case RefusedRequest():
+                told = without_keys(f"{error.refusal.status} {error.text}", self._secrets)
+                return failure_of_refusal(error.refusal, self.name, told, request, self._largest)
+            case BrokenAnswer():
+                return failure_of_answer(error, self.name, self._secrets)
+            case _:
+                return failure_of_connection(error, self.name, self._secrets)
+
+    @property
+    def _secrets(self) -> list[str]:
+        return [self._key, *self._headers.values()] if self._key else [*self._headers.values()]
+
+
+def _kind_of(error: Exception) -> FailureKind:
+    return kind_of_response(error.refusal) if isinstance(error, RefusedRequest) else "internal"
+
+
+async def _chunks_in(lines: AsyncIterator[str], events: Events) -> AsyncIterator[Chunk]:
+    """The chunks in these lines, up to the mark of their end."""
+    async for line in lines:
+        for event in events.add(line):
+            yield event
+        if events.is_done:
+            return
+    for event in events.end():
+        yield event
+
+
+def _checked_name(model: Any) -> str:
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigurationError("A model of a server needs the name under which the server has it.")
+    return str(model)
+
+
+def _checked_schema(schema: HeldToSchema) -> HeldToSchema:
+    if schema not in get_args(HeldToSchema):
+        known, given = ", ".join(get_args(HeldToSchema)), shortened(repr(schema), MAX_QUOTED)
+        raise ConfigurationError(f"A server holds answers to a schema {known}, and not {given}.")
+    return schema
+
+
+def _checked_timeout(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ConfigurationError("The timeout of a model is a number of seconds above 0.")
+    return float(timeout)
+
+
+def _checked_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    given = dict(parameters or {})
+    if reserved := sorted(_RESERVED & given.keys()):
+        raise ConfigurationError(f"These parameters are set by turnwise and cannot be given: {', '.join(reserved)}.")
+    return given
