@@ -18,10 +18,10 @@ ready_for_site := .venv/ready-for-site
 # Tests start hundreds of processes, and each starts a third faster from compiled modules, as an installed package does.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-page demo-scale test test-all check browser services deep simulate faults mutants bench docs site picture clean
+.PHONY: help demo demo-page demo-scale test test-all test-pythons test-floors check dist browser services deep simulate faults mutants bench docs site picture clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
@@ -40,12 +40,28 @@ test: check  ## check, then run the quick tests: a few minutes
 test-all: $(ready_for_site)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
 	$(in_memory) $(pytest) -m "slow$(if $(WITHOUT), and not $(WITHOUT))"
 
+# Each Python has an environment of its own, and so have the floors of the dependencies. uv makes them from what it has
+# downloaded before.
+test-pythons: $(ready)  ## run the quick tests on each Python that turnwise declares, as far as it is installed; PYTHONS=3.13 on one
+	@failed=; for version in $(PYTHONS); do \
+		python$$version --version >/dev/null 2>&1 || { echo "There is no python$$version on the PATH: skipped."; continue; }; \
+		echo "=== Python $$version"; \
+		$(MAKE) --no-print-directory .venv-$$version/ready && $(in_memory) .venv-$$version/bin/python -m pytest -n $(cores) \
+			|| failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "Failed on Python$$failed." >&2; exit 1; }
+
+test-floors: .venv-floors/ready  ## run the quick tests with the lowest version of each dependency that pyproject.toml admits
+	$(in_memory) .venv-floors/bin/python -m pytest -n $(cores)
+
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy -p turnwise -p generator -p tests.simulation
 	$(bin)/lint-imports
 	$(bin)/python docs/generate.py --check
+
+dist: $(ready)  ## build the sdist and the wheel into dist/, and check their metadata
+	@$(bin)/python docs/distributions.py
 
 # Debian's packages. Without them the tests that need a browser, npm or a proxy are skipped, or fail where CI is set. In
 # run level 1 no server is started that is installed.
@@ -99,12 +115,24 @@ picture: $(ready)  ## take the pictures of the page in README.md again; needs Ch
 	$(bin)/python docs/picture.py
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
-	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first of these that is new enough and can make a venv is taken.
 pythons := python3.11 python3 python3.12 python3.13 python3.14 python
 suits := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+PYTHONS ?= 3.11 3.12 3.13
+
+.venv-%/ready: pyproject.toml $(ready)
+	@$(bin)/uv venv --quiet --clear --python python$* .venv-$*
+	@$(bin)/uv pip install --quiet --python .venv-$*/bin/python --editable '.[dev]'
+	@touch $@
+
+.venv-floors/ready: pyproject.toml $(ready)
+	@$(bin)/uv venv --quiet --clear --python 3.11 .venv-floors
+	@$(bin)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct --editable '.[dev]'
+	@touch $@
 
 $(ready): pyproject.toml
 	@python=$$(for name in $(pythons); do $$name -c '$(suits)' 2>/dev/null && echo $$name && break; done); \

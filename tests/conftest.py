@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 SHARING = {
     "tests/states/test_walks.py::": "walks",
     "tests/states/test_table.py::TestNothingIsHidden::": "walks",
-    "tests/test_packaging.py::TestPackages::": "wheel",
+    "tests/test_distributions.py::": "distributions",
     "tests/test_packaging.py::TestOneNameForEachModule::": "syntax trees",
     "tests/test_private_names.py::": "syntax trees",
     "tests/test_structure.py::": "syntax trees",

@@ -2,15 +2,14 @@
 
 The folders at the top of the tree become `turnwise.states`, `turnwise.engine` and so on. Each class must exist once:
 a module that is imported under a second name is a second module, whose states equal none of the first one's. So these
-tests check the list of packages, how modules import each other, and what an import loads.
+tests check the list of packages, how modules import each other, and what an import loads. test_distributions.py checks
+what is published.
 """
 
 import ast
-import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,19 +76,6 @@ def declared_data() -> list[Path]:
     return [file for package, patterns in data.items() for each in patterns for file in folder_of(package).glob(each)]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel, built offline from a copy of the tree: setuptools writes a folder `build/` beside the sources."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "*.egg-info", *GENERATED))
-    command = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run([*command, "--wheel-dir", folder, tree], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return zipfile.ZipFile(next(folder.glob("turnwise-*.whl")))
-
-
-@pytest.mark.slow
 class TestPackages:
     """`package-dir = { "turnwise" = "." }`, and a list of packages that is kept by hand."""
 
@@ -112,17 +98,6 @@ class TestPackages:
     def test_static_tools_find_the_package_through_the_link(self) -> None:
         """`.typing/turnwise` is a relative link to the root, so it is right in any clone."""
         assert (ROOT / ".typing" / "turnwise").readlink() == Path("..")
-
-    def test_a_wheel_holds_the_packages_and_nothing_else(self, wheel: zipfile.ZipFile) -> None:
-        """A user installs each shipped file under `turnwise/`, the declared data, and no global module."""
-        contents = {name for name in wheel.namelist() if ".dist-info/" not in name}
-
-        shipped = [*shipped_files(), *declared_data()]
-        assert contents == {f"turnwise/{file.relative_to(ROOT).as_posix()}" for file in shipped}
-
-    def test_a_wheel_keeps_the_license(self, wheel: zipfile.ZipFile) -> None:
-        """Each copy contains the text of the licence, as its section 4(a) requires."""
-        assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
 
 
 class TestOneNameForEachModule:

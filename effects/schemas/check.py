@@ -74,9 +74,14 @@ def _compiled(schema: Schema) -> Validator | Exception:
     limits = FancyRegexOptions(_MAX_BACKTRACKS, size_limit=_MAX_PATTERN, dfa_size_limit=_MAX_PATTERN)
     try:
         schema = mapped(schema, _with_escaped_reference)
-        return validator_for(schema, offline=True, validate_formats=False, pattern_options=limits)
+        return validator_for(schema, retriever=_refuse, validate_formats=False, pattern_options=limits)
     except Exception as error:
         return error
+
+
+def _refuse(address: str) -> Any:
+    """Fetch nothing that a schema refers to."""
+    raise LookupError(address)
 
 
 def _with_escaped_reference(schema: Schema) -> Schema:

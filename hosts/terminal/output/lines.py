@@ -18,15 +18,13 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import override
 
 from ....effects.printable import printable
 
 if TYPE_CHECKING:
-    from typer import TyperException
-
     from ....states.values.files import FileReference
 
 
@@ -136,15 +134,22 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _explain(error: BaseException) -> tuple[int, str]:
-    from typer import TyperException
+@runtime_checkable
+class WrongOption(Protocol):
+    """What typer raises for options and arguments that are wrong. Until its version 0.28 the class was one of click."""
 
+    def format_message(self) -> str:
+        """Say what is wrong, in a sentence."""
+        ...
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
     from ....states.errors import TurnwiseError  # importing its package takes a fifth of a second, which --help saves
 
     match error:
         case TurnwiseError():
             return REFUSED, error.sentence
-        case TyperException():
+        case WrongOption():
             return REFUSED, _usage_sentence(error)
         case KeyboardInterrupt():
             return INTERRUPTED, ""
@@ -159,7 +164,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
             return _UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
 
 
-def _usage_sentence(error: TyperException) -> str:
+def _usage_sentence(error: WrongOption) -> str:
     """Return what is wrong with the options or arguments, and where the help is; empty if the help was shown."""
     said = error.format_message().rstrip(".")
     command = getattr(getattr(error, "ctx", None), "command_path", "turnwise")
