@@ -285,6 +285,7 @@ class BlockingConversation(_Blocking[Conversation[Answer]], Generic[Answer]):
     set_tools = _waits(Conversation.set_tools)
     set_title = _waits(Conversation.set_title)
     set_metadata = _waits(Conversation.set_metadata)
+    set_system = _waits(Conversation.set_system)
     set_schedule = _waits(Conversation.set_schedule)
     transfer_to = _waits(Conversation.transfer_to)
     compact = _waits(Conversation.compact)

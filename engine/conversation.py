@@ -600,6 +600,12 @@ class Conversation(Homebound, Generic[T]):
         `ToolContext.metadata` and `Engine.list` can select by. The marks of a host stay. Raises `InvalidInput`."""
         await self._request(DetailsChanged, request_id, metadata=checked_metadata(metadata, self._marks))
 
+    async def set_system(self, system: str, *, request_id: str | None = None) -> None:
+        """Give the conversation another system prompt, from its next model request on, also if a turn is under way; ""
+        takes it away. What was said stays, and each request that was made before is remembered with the prompt that it
+        had. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, system=system)
+
     async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
         """Let the conversation go on under another profile of its policy: from its next model request on, also if a
         turn is under way, and in all later turns, for which no profile is chosen any more. It keeps its user and all
@@ -813,7 +819,7 @@ class Conversation(Homebound, Generic[T]):
 
     @property
     def system(self) -> str:
-        """The system prompt that was given; "" if there is none."""
+        """The current system prompt, without what profiles and rules add to it; "" if there is none."""
         return self._loop.projection.context.system
 
     @property

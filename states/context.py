@@ -74,8 +74,9 @@ class Context(Setup):
                 # The turn under way is the one before `from_turn`: the state refuses any other.
                 changed = NextTools(tools=tools, from_turn=from_turn)
                 return self.replace(tools=self.tools_in(from_turn - 1), next_tools=changed)
-            case DetailsChanged(title=title, metadata=metadata):
-                return self.with_details(title, metadata)
+            case DetailsChanged(title=title, metadata=metadata, system=system):
+                renamed = self.with_details(title, metadata)
+                return renamed if system is None else renamed.replace(system=system)
             case ScheduleChanged(schedule=schedule):
                 return self.replace(schedule=schedule)
             case _:

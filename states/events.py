@@ -686,11 +686,13 @@ class ToolsChanged(Request):
 
 
 class DetailsChanged(Request):
-    """The title or the metadata of the conversation is replaced. None leaves it as it is."""
+    """The title, the metadata or the system prompt of the conversation is replaced. None leaves it as it is. A system
+    prompt holds from the next model request on, also within a turn."""
 
     type: Literal["details_changed"] = "details_changed"
     title: Title | None = None
     metadata: Metadata | None = None
+    system: RequestText | None = None
 
 
 class ScheduleChanged(Request):

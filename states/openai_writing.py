@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import dropwhile
 from typing import Any, cast
 
 from pydantic_core import from_json
 
-from .events import Event, Opened
+from .events import DetailsChanged, Event, Opened
 from .step import LogEntry, Step
 from .transcript import transcript
 from .values.files import NOUNS, STORED_FILE, FileReference
@@ -28,27 +29,36 @@ from .values.value import shortened
 def openai_messages(log: Iterable[LogEntry | tuple[Event, Step]]) -> list[WireMessage]:
     """Return everything that was said in a log, which is given as entries or as (event, step) pairs, as messages that a
     conversation can begin with: first the system prompt and the given history, exactly as it was given, then what was
-    said since.
+    said since. A system prompt that has changed stands there as it is now.
 
     Results stand in call order, directly behind the message that made the calls; a call that has no result yet has one
     that says so. Files of results stand in a user's message behind them. A file that is stored beside the log is
     written as a reference. `Pure.`
     """
     entries = tuple(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry) for entry in log)
-    given = [message for entry in entries[:1] for message in _given(entry.event)]
+    given = [message for entry in entries[:1] for message in _given(entry.event, _changed_system(entries))]
     said = [_as_read(message) for message in transcript(entries) if message.seq > 1]
     written = [message for entry in pair_results(said) for message in write(entry, lambda call: call.call_id)]
     return cast(list[WireMessage], json.loads(json.dumps([*given, *written])))
 
 
-def _given(event: Event) -> list[WireMessage]:
+def _changed_system(entries: Sequence[LogEntry]) -> str | None:
+    """The system prompt that the conversation was given last; None if it has the one with which it began."""
+    changes = (entry.event.system for entry in reversed(entries) if isinstance(entry.event, DetailsChanged))
+    return next((system for system in changes if system is not None), None)
+
+
+def _given(event: Event, changed_system: str | None) -> list[WireMessage]:
     """The messages that the conversation began with. The system prompt is one of them; it stands in the history where
-    it was given in another way than as one text."""
+    it was given in another way than as one text, unless it has changed since."""
     if not isinstance(event, Opened):
         return []
-    has_prompt = bool(event.messages) and event.messages[0].is_system
-    prompt = [{"role": "system", "content": event.system}] if event.system.strip() and not has_prompt else []
-    return [*prompt, *(message.given for message in event.messages)]
+    messages, system = [*event.messages], event.system
+    if changed_system is not None:
+        messages, system = [*dropwhile(lambda one: one.is_system, messages)], changed_system
+    has_prompt = bool(messages) and messages[0].is_system
+    prompt = [{"role": "system", "content": system}] if system.strip() and not has_prompt else []
+    return [*prompt, *(message.given for message in messages)]
 
 
 def _as_read(message: Message) -> Message:

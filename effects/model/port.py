@@ -56,7 +56,9 @@ class ModelRequest:
     data: URL or an address, `input_audio` with base64. `tool_choice="none"` lists the tools but allows no call,
     "required" wants at least one, and the name of a tool wants a call of it. `output` says which form the answer must
     have; None stands for a text. Later requests share the dicts, so change copies only. `purpose` and `conversation_id`
-    are not sent to the provider; the id is empty if the application calls a `Rewording` without one. `settings` are
+    are not sent to the provider; the id is empty if the application calls a `Rewording` without one. Neither are the
+    `owner` and the `metadata` of the conversation: by them a model of the application may choose a key, an address or a
+    limit. A text that is reworded comes without them. `settings` are
     parameters such as the temperature, from the message, the profile and the policy of the turn, apart from the
     `tool_choice`; those that are None are not sent. The first `stable` messages are those of later requests of the
     conversation, too, until it is condensed. `spoken` has the tools that speak to the user, by name, each with the
@@ -73,6 +75,8 @@ class ModelRequest:
     stable: int = field(default=0, compare=False)
     output: RequestedOutput | None = None
     spoken: Mapping[str, str] | None = field(default=None, compare=False)
+    owner: str | None = field(default=None, compare=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def size(self) -> int:

@@ -30,8 +30,8 @@ from ...states.values.value import encodable
 from ..clock import Clock
 from ..context import EffectContext, Redact, unchanged
 from ..logs import performer_logger
-from ..model.performers.asking import ModelCaller
-from ..model.port import LlmFailure, ModelRequest
+from ..model.performers.asking import ModelCaller, request_of
+from ..model.port import LlmFailure
 from ..text import DAYS, NOTE_SIZE, cut_middle, in_thread_if_long, titled
 from .ports import (
     STORE_SECONDS,
@@ -177,7 +177,7 @@ class Enrichment:
         answer in time."""
         model = self._model or context.policy.models[0].name
         messages = _messages(text, self._clock.now())
-        request = ModelRequest(model, messages, purpose="enrich", conversation_id=context.conversation_id)
+        request = request_of(context, model, messages, "enrich")
         try:
             answer = await self._caller.ask(request)
         except LlmFailure as failure:

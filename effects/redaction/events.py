@@ -66,7 +66,7 @@ OWN: Mapping[type[Value], frozenset[str]] = {
     Opened: frozenset({"nonce"}),
     PolicyChanged: frozenset({"policy"}),
     ToolsChanged: frozenset({"tools"}),
-    DetailsChanged: frozenset({"metadata"}),
+    DetailsChanged: frozenset({"metadata", "system"}),
     Schedule: frozenset({"cron", "zone"}),
     AgentMessage: frozenset({"origin"}),
     AgentMail: frozenset({"target"}),

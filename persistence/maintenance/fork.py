@@ -223,6 +223,8 @@ class _Rules:
             yield ToolsChanged(event_id=f"{name}-tools", at=now, tools=self.tools, from_turn=following)
         if context.metadata != new.metadata:
             yield DetailsChanged(event_id=f"{name}-metadata", at=now, metadata=new.metadata)
+        if context.system != new.system:
+            yield DetailsChanged(event_id=f"{name}-system", at=now, system=new.system)
         if self.profile and self.profile != state.book.profile:
             yield ProfileTransferred(event_id=f"{name}-profile", at=now, profile=self.profile)
 

@@ -99,8 +99,9 @@ def _brings(field: str) -> str:
 
 _FROM_TURN = "CASE WHEN json_valid(payload) THEN json_extract(payload, '$.from_turn') ELSE 0 END"
 _IN_POSTGRESQL = {
-    _brings("title"): r"""payload !~ '^[{]("metadata":|[}]$)'""",
-    _brings("metadata"): r"""payload !~ '^[{]("title":"([^"\\]|\\.)*")?[}]$'""",
+    _brings("title"): r"""payload !~ '^[{]("metadata":|"system":|[}]$)'""",
+    _brings("metadata"): r"""payload !~ '^[{]("title":"([^"\\]|\\.)*")?,?("system":"([^"\\]|\\.)*")?[}]$'""",
+    _brings("system"): r"""payload !~ '([}][}]|^[{]("title":"([^"\\]|\\.)*")?[}])$'""",
     _FROM_TURN: r"""coalesce(substring(payload from '"from_turn":([0-9]{1,18})(?:,"narrows":true)?[}]$')::bigint, 0)""",
 }
 """PostgreSQL's own JSON refuses the character NUL and halves of surrogate pairs, which payloads may hold. So regular
@@ -123,10 +124,11 @@ _CHANGES = (
     *(_newest_of(kind) for kind in CONTEXT_CHANGES if kind not in ("details_changed", "tools_changed")),
     _newest_of("details_changed", _brings("title")),
     _newest_of("details_changed", _brings("metadata")),
+    _newest_of("details_changed", _brings("system")),
     _newest_of("tools_changed"),
 )
-"""The newest step of each kind that changes the context. One with new details may leave the title or the metadata as it
-was."""
+"""The newest step of each kind that changes the context. One with new details may leave the title, the metadata or the
+system prompt as it was."""
 
 _FIND_END = prepared(
     select(
@@ -139,7 +141,7 @@ _FIND_END = prepared(
         *_CHANGES,
     ).where(conversations.c.id == bindparam("conversation_id")),
     "conversation_id",
-    in_postgresql={_brings(field): _IN_POSTGRESQL[_brings(field)] for field in ("title", "metadata")},
+    in_postgresql={_brings(field): _IN_POSTGRESQL[_brings(field)] for field in ("title", "metadata", "system")},
 )
 _NEWEST_TOOLS = prepared(
     select(func.max(events.c.seq)).where(

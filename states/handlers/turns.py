@@ -223,7 +223,7 @@ def change_tools(step: StepBuilder[State], event: ToolsChanged, context: Context
 
 
 def change_details(step: StepBuilder[State], event: DetailsChanged, context: Context) -> State:
-    """The conversation has another title, or other metadata."""
+    """The conversation has another title, other metadata, or another system prompt."""
     return step.same()
 
 

@@ -630,7 +630,11 @@ def _tools(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Field
 
 
 def _details(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
-    return {"title": vocabulary.title(chance), "metadata": vocabulary.metadata(chance)}
+    return {
+        "title": vocabulary.title(chance),
+        "metadata": vocabulary.metadata(chance),
+        "system": vocabulary.title(chance),
+    }
 
 
 def _wake_up(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:

@@ -83,17 +83,25 @@ class ConversationContract(OpenedStore):
 
     @on_a_store
     async def test_the_context_is_that_of_all_changes(self, store: Store) -> None:
-        """Of the tools, the schedule, the title and the metadata, in any order, and of the newest policy among them."""
+        """Of the tools, the schedule, the title, the metadata and the system prompt, in any order, and of the newest
+        policy among them."""
         changes: list[tuple[type[Request], dict[str, Any]]] = [
             (ToolsChanged, {"tools": ("a",), "from_turn": 1}),
             (DetailsChanged, {"title": "Dinner"}),
             (DetailsChanged, {"metadata": {"tenant": "a", "seats": 2}}),
             (ToolsChanged, {"tools": ("b",), "from_turn": 2}),
             (ToolsChanged, {"tools": None, "from_turn": 2}),
+            (DetailsChanged, {"system": 'Say "system": "brief"'}),
+            (DetailsChanged, {"title": 'Lunch, "system":"x"'}),
+            (DetailsChanged, {"metadata": {"system": "x"}}),
+            (DetailsChanged, {"title": "Tea", "system": "{}"}),
+            (DetailsChanged, {"metadata": {"title": "x"}, "system": ""}),
             (PolicyChanged, {"policy": Policy(parallel=3), "chose_models": True}),
             (DetailsChanged, {"title": "Supper", "metadata": {}}),
             (ScheduleChanged, {"schedule": Schedule(every=60.0, task="Look for new tables.")}),
             (DetailsChanged, {"title": ""}),
+            (DetailsChanged, {"title": "Late", "metadata": {"a": {}}, "system": "}"}),
+            (DetailsChanged, {}),
             (ToolsChanged, {"tools": ("c",), "from_turn": 3}),
             (ScheduleChanged, {"schedule": None}),
         ]

@@ -254,6 +254,59 @@ class TestDetails:
                 assert refused.value.sentence == "title: String should have at most 1000 characters."
 
 
+class TestSystemPrompts:
+    """`set_system` changes what models are told from the next request on."""
+
+    async def test_it_holds_from_the_next_request_on_also_within_a_turn(self, database: Database) -> None:
+        """The requests before are written again with the prompt that they had, and the log replays."""
+        model = ScriptedLlm([call("look"), reply("Seen."), reply("Again.")])
+
+        @tool(crash="pure")
+        async def look() -> str:
+            await conversation.set_system("Be brief.")
+            return "a table"
+
+        async with Engine.open(database, model=model, tools=[look]) as engine:
+            conversation = await engine.create(system="Be kind.")
+            await conversation.send("Look around")
+        async with Engine.open(database, model=model, tools=[look]) as engine:
+            conversation = await engine.get(conversation.id)
+            assert conversation.system == "Be brief."
+            await conversation.send("And again")
+            asked = [step.seq for step in await conversation.steps() if step.requests]
+            written = [await conversation.model_request(seq) for seq in asked]
+            divergence = (await conversation.replay()).divergence
+
+        prompts = [request.messages[0]["content"] for request in model.requests]
+        assert prompts == ["Be kind.", "Be brief.", "Be brief."]
+        assert [(one.is_exact, one.request) for one in written] == [(True, request) for request in model.requests]
+        assert divergence is None
+
+    @pytest.mark.parametrize(
+        "given", [{"role": "system", "content": "Be kind."}, {"role": "developer", "content": "Be kind."}]
+    )
+    async def test_messages_have_the_prompt_that_holds(self, given: dict[str, Any], database: Database) -> None:
+        """In place of that with which the conversation began; without one they have none."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            conversation = await engine.create(messages=[given, {"role": "user", "content": "Hi"}])
+            await conversation.set_system("Be brief.")
+            changed = await conversation.messages()
+            await conversation.set_system("")
+            removed = await conversation.messages()
+
+        assert changed == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        assert removed == [{"role": "user", "content": "Hi"}]
+
+    async def test_a_copy_of_an_earlier_step_may_keep_it(self, database: Database) -> None:
+        """It has the prompt of that step, or with `keeps_rules` that which the conversation has now."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            conversation = await engine.create(system="Be kind.")
+            await conversation.set_system("Be brief.")
+            copy, keeping = await conversation.fork(at=1), await conversation.fork(at=1, keeps_rules=True)
+
+        assert (copy.system, keeping.system) == ("Be kind.", "Be brief.")
+
+
 class TestMarks:
     """A host finds by its marks what it has made for itself; nobody else can set or remove one."""
 

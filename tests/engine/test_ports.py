@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.support.effect_ids import unmarked
-from turnwise import ConfigurationError, Engine, EngineClosed, EngineElsewhere, InvalidInput, ModelAnswer, Policy
+from turnwise import (
+    ConfigurationError,
+    Engine,
+    EngineClosed,
+    EngineElsewhere,
+    InvalidInput,
+    ModelAnswer,
+    ModelRequest,
+    Policy,
+    Profile,
+    presets,
+)
 from turnwise.effects.clock import Clock
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import InProcessDispatcher, Performer
+from turnwise.effects.model.port import Purpose
 from turnwise.engine.ports import Dispatcher
 from turnwise.persistence.errors import Damaged, StorageFailed
 from turnwise.persistence.opening import open_store
@@ -819,3 +831,29 @@ class TestLoads:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), Engine.open(store=store, model=MODEL):
                 pass
+
+
+async def test_a_model_is_told_whose_request_it_answers() -> None:
+    """The owner and the metadata of the conversation come with every request of it, whatever it is for."""
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> ModelAnswer | str:
+        requests.append(request)
+        if request.purpose != "converse":
+            return {"check": '{"passed": true}', "route": '{"profile": "cook"}'}.get(request.purpose, "A few words.")
+        was_heard = request.messages[-1]["role"] == "tool"
+        return call("mark_work_complete", summary="Greeted.") if was_heard else call("respond_to_user", text="Hi")
+
+    rules = presets.explicit_response().replace(route=True, recall=True, summarize=True)
+    profiles = [Profile(name="waiter"), Profile(name="cook")]
+    tools = ["respond_to_user", "mark_work_complete"]
+    async with Engine.open(
+        "sqlite://", model=FunctionLlm(answer), policy=rules, tools=tools, profiles=profiles
+    ) as engine:
+        conversation = await engine.create(owner="anna", metadata={"tenant": "north"})
+        await conversation.send("What did I say about the tables?")
+        await conversation.send("And now?")
+        await conversation.compact()
+
+    assert {request.purpose for request in requests} == {*get_args(Purpose)} - {"reword"}
+    assert {(request.owner, request.metadata["tenant"]) for request in requests} == {("anna", "north")}

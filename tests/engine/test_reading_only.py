@@ -27,6 +27,7 @@ WRITES = {
     "retry": (),
     "set_title": ("Dinner",),
     "set_metadata": ({"a": 1},),
+    "set_system": ("Be brief.",),
     "compact": (),
     "close": (),
     "fork": (),

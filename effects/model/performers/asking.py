@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ....states.dialogue import of_turn
 from ....states.events import EffectFailed
@@ -25,6 +25,7 @@ from ....states.values.messages import NOTHING_SPENT, Usage
 from ....states.values.output import OutputSchema, OutputWay
 from ....states.values.value import TRANSIENT, encodable, later, shortened
 from ...clock import Clock
+from ...context import EffectContext
 from ..families import family_of
 from ..outputs import way_of
 from ..port import (
@@ -246,11 +247,26 @@ _DIVISORS = (1, 4, 16)
 """The limit is divided by these, attempt after attempt, if the model says that the request is too long."""
 
 
+def request_of(
+    context: EffectContext, model: str, messages: tuple[dict[str, Any], ...], purpose: Purpose
+) -> ModelRequest:
+    """A request without tools to the model of this name, for this conversation. `Pure.`"""
+    whose = context.context
+    return ModelRequest(
+        model,
+        messages,
+        purpose=purpose,
+        conversation_id=context.conversation_id,
+        owner=whose.owner,
+        metadata=whose.metadata,
+    )
+
+
 async def ask_within_window(
     model: ModelSpec,
     caller: ModelCaller,
     purpose: Purpose,
-    conversation_id: str,
+    context: EffectContext,
     write_prompt: Callable[[int], str],
 ) -> ModelAnswer:
     """Ask the model in a single message without tools, for this conversation, and return its answer.
@@ -261,7 +277,7 @@ async def ask_within_window(
 
     def ask(limit: int) -> Awaitable[ModelAnswer]:
         message = {"role": "user", "content": write_prompt(limit)}
-        return caller.ask(ModelRequest(model.name, (message,), purpose=purpose, conversation_id=conversation_id))
+        return caller.ask(request_of(context, model.name, (message,), purpose))
 
     *limits, lowest = _limits(model)
     for limit in limits:

@@ -408,7 +408,10 @@ class RequestWriter:
             keep_thinking=context.policy.keep_thinking,
             output=output,
         )
-        return request if not offer.spoken or effect.plain else replace(request, spoken=offer.spoken), digest
+        spoken = None if effect.plain else offer.spoken or None
+        if spoken or context.owner is not None or context.metadata:
+            request = replace(request, spoken=spoken, owner=context.owner, metadata=context.metadata)
+        return request, digest
 
     def _output(
         self, effect: RequestLlm, schema: OutputSchema, tools: OfferedTools, *, strict: bool

@@ -22,7 +22,7 @@ from ...context import EffectContext
 from ...logs import performer_logger
 from ...text import cut_middle, json_objects
 from ..port import LlmFailure, ModelRequest
-from .asking import ModelCaller, effect_failed
+from .asking import ModelCaller, effect_failed, request_of
 from .summaries import write_dialogue
 
 LookUp = Callable[[EffectContext], Awaitable[Sequence[RecentText]]]
@@ -102,12 +102,9 @@ class ProfileSelectionPerformer:
         if context.policy.dialogue == "transcript":
             before = _dialogue_before(transcript.first_try(context.turn), transcript)
             earlier = [*islice(before, MAX_EARLIER_MESSAGES)][::-1]
-        return ModelRequest(
-            context.policy.models[0].name if self._model is None else self._model,
-            _messages(context.turn, context.policy, transcript, earlier[-MAX_EARLIER_MESSAGES:]),
-            purpose="route",
-            conversation_id=context.conversation_id,
-        )
+        model = context.policy.models[0].name if self._model is None else self._model
+        messages = _messages(context.turn, context.policy, transcript, earlier[-MAX_EARLIER_MESSAGES:])
+        return request_of(context, model, messages, "route")
 
 
 # --- the request

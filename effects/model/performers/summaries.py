@@ -133,7 +133,7 @@ class CompactionPerformer:
 
     async def _ask(self, history: _History, model: ModelSpec, context: EffectContext) -> tuple[str, Usage]:
         write_prompt = partial(_history_prompt, history, context.policy, _most_words(model))
-        answer = await ask_within_window(model, self._caller, "condense", context.conversation_id, write_prompt)
+        answer = await ask_within_window(model, self._caller, "condense", context, write_prompt)
         return _summary_in(answer, model), answer.usage
 
     def _nothing_to_condense(self, effect: CompactHistory, context: EffectContext) -> EffectFailed:
@@ -194,7 +194,7 @@ class SummaryPerformer:
         model = model_for(context.turn, context.policy, transcript)
         write_prompt = partial(_turn_prompt, transcript, context)
         try:
-            answer = await ask_within_window(model, self._caller, "summarize", context.conversation_id, write_prompt)
+            answer = await ask_within_window(model, self._caller, "summarize", context, write_prompt)
             summary = _summary_in(answer, model)
         except LlmFailure as failure:
             return effect_failed(effect.effect_id, failure, _TURN_FAILED, self._clock)

@@ -102,7 +102,7 @@ class VerificationPerformer:
         transcript = await context.transcript()
         model = model_for(context.turn, context.policy, transcript)
         write_prompt = partial(_prompt, effect, context, transcript)
-        ask = partial(ask_within_window, model, self._caller, "check", context.conversation_id, write_prompt)
+        ask = partial(ask_within_window, model, self._caller, "check", context, write_prompt)
         try:
             answer = await retry_transient(context.policy.retry, self._clock, ask)
         except LlmFailure as failure:

@@ -164,7 +164,7 @@ def test_own_and_given_texts_are_fields() -> None:
 EXAMPLES: list[Event] = [
     UserMessage(event_id="m", at=AT, text=f"I am {MAIL}", files=(PICTURE,)),
     AgentMessage(event_id="m", at=AT, origin="kitchen", text=MAIL),
-    DetailsChanged(event_id="m", at=AT, title=f"About {MAIL}"),
+    DetailsChanged(event_id="m", at=AT, title=f"About {MAIL}", system="You are brief."),
     ScheduleChanged(event_id="m", at=AT, schedule=Schedule(every=60, task=f"Write to {MAIL}."), next_wake=AT),
     WakeUp(event_id="m", at=AT, due=AT, text=f"Write to {MAIL}."),
     ToolApproval(event_id="m", at=AT, call_id="c", allowed=True, note=MAIL, arguments={"to": [MAIL]}),

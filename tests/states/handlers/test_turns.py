@@ -124,15 +124,16 @@ class TestInEveryState:
         assert conversation.history.context.tools_in(following) == ("files:read",)
 
     @IN_EVERY_STATE
-    def test_title_and_metadata_change_on_their_own(self, play: Callable[[], Conversation]) -> None:
+    def test_title_metadata_and_prompt_change_on_their_own(self, play: Callable[[], Conversation]) -> None:
         """What is not given stays as it was."""
         conversation = play()
 
         conversation.happens(DetailsChanged, title="Dinner")
+        conversation.happens(DetailsChanged, system="Be brief.")
         step = conversation.happens(DetailsChanged, metadata={"user": 7})
 
         context = conversation.history.context
-        assert (context.title, context.metadata) == ("Dinner", {"user": 7})
+        assert (context.title, context.metadata, context.system) == ("Dinner", {"user": 7}, "Be brief.")
         assert (step.effects, step.ended) == ((), None)
 
 

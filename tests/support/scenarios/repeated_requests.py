@@ -139,6 +139,7 @@ CASES = [
     Case("set_tools", lambda it: it.set_tools(["pay"], request_id="r"), ("Hello",)),
     Case("set_tools to all", lambda it: it.set_tools(None, request_id="r"), ("Ask?",)),
     Case("set_title", lambda it: it.set_title("Dinner", request_id="r")),
+    Case("set_system", lambda it: it.set_system("Be brief.", request_id="r"), ("Hello",)),
     Case("set_metadata", lambda it: it.set_metadata({"table": 4}, request_id="r")),
     Case("compact", lambda it: it.compact(request_id="r"), ("Hello", "And you?")),
     Case("compact in vain", lambda it: it.compact(request_id="r"), ("Hello, in vain",)),
