@@ -6,13 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .benchmark_aims import AIMS
-from .benchmark_results import FLOOR, MANY, MEASURES, OURS, RATE, READY, Measure, Results
+from .benchmark_results import BYTES, FLOOR, GROWTH, MANY, MEASURES, OURS, RATE, READY, Measure, Results
 
 PROFILE = "turn_profile"
 """The program whose figures say where the time goes."""
 
 SCALE = "scale"
 """The program whose figures are about many processes; docs/guides/scale.md has them."""
+
+
+def growth_of_storage(results: Results) -> str:
+    """Return the table that says what each system stores for a turn, and how a conversation slows down as it grows."""
+    rows = [
+        "| system | database, bytes/turn | processor time of a late turn, beside an early one |",
+        "| --- | --- | --- |",
+    ]
+    for name in results.systems:
+        cells = ((measure, results.best(measure, name)) for measure in (BYTES, GROWTH))
+        texts = [results.missing(each.part, name) if value is None else each.text(value) for each, value in cells]
+        rows.append(f"| {'SQLite alone' if name == FLOOR else name} | {' | '.join(texts)} |")
+    return _lines(rows)
 
 
 def aims(results: Results) -> str:

@@ -1,6 +1,6 @@
 """Which parts of which pages are generated, and whether they are up to date.
 
-The pages about the machine and the command line are generated as a whole. In any other page a marker, which is a
+The pages about the machine and the command line, and the picture, are generated as a whole. In any other page a marker, which is a
 comment, stands in front of each generated part; the part ends at the next empty line, and everything else is left as
 it is.
 """
@@ -16,6 +16,7 @@ from .benchmark_results import Results
 from .command_line_page import command_line
 from .http_page import endpoints, permissions, problems
 from .machine_page import markdown
+from .machine_picture import machine_picture
 from .roles_page import role_tools
 from .rules_page import rules, sets_of_rules
 from .settings_page import settings, terminal_settings
@@ -28,9 +29,11 @@ PAGES = (
     *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("http-api", "rules", "settings", "updates")),
     *(ROOT / "docs" / "reference" / name for name in ("command-line.md", "machine.md")),
     ROOT / "docs" / "development" / "benchmarks.md",
+    ROOT / "docs" / "explanation" / "why-events.md",
     ROOT / "README.md",
+    ROOT / "docs" / "images" / "machine.svg",
 )
-"""The pages with generated parts."""
+"""The pages with generated parts, and the picture of the machine."""
 
 RULES = "<!-- made from states/policy.py by `make docs` -->"
 PRESETS = "<!-- made from states/presets.py by `make docs` -->"
@@ -58,7 +61,7 @@ FIGURES = {
             benchmarks_page.stored,
         ),
         *(benchmarks_page.alone, benchmarks_page.scale, benchmarks_page.profile),
-        *(benchmarks_page.circumstances, benchmarks_page.summary),
+        *(benchmarks_page.circumstances, benchmarks_page.summary, benchmarks_page.growth_of_storage),
     )
 }
 """The markers in front of figures, and what makes each part."""
@@ -70,6 +73,8 @@ def generated(page: Path) -> str:
         return markdown(mermaid())
     if page.name == "command-line.md":
         return command_line()
+    if page.name == "machine.svg":
+        return machine_picture()
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     parts = {
         RULES: rules(),
