@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .benchmark_aims import AIMS
-from .benchmark_results import BYTES, FLOOR, GROWTH, MANY, MEASURES, OURS, RATE, READY, Measure, Results
+from .benchmark_results import BYTES, FLOOR, GROWTH, MEASURES, OURS, RATE, Measure, Results
 
 PROFILE = "turn_profile"
 """The program whose figures say where the time goes."""
@@ -143,26 +143,14 @@ def summary(results: Results) -> str:
     rate, peer_rate, floor = results.best(RATE, OURS), results.best_peer(RATE), results.best(RATE, FLOOR)
     if rate and peer_rate and floor:
         sentences.append(
-            f"A turn with a tool call, stored step by step: {rate:,.0f} turns/s in one conversation, "
+            f"Turns with a tool call, stored step by step: {rate:,.0f} a second in one conversation, "
             f"{_ratio(rate / peer_rate)} times the fastest of {', '.join(results.peers)}, and {rate / floor:.2f} of "
-            "what SQLite alone does with the same four commits."
-        )
-    many, peer_many = results.best(MANY, OURS), results.best_peer(MANY)
-    if many and peer_many:
-        sentences.append(
-            f"With 100 conversations at once a turn takes {many:.2f} ms of processor time, {many / peer_many:.2f} of "
-            "the smallest of the others."
-        )
-    ready = results.best(READY, OURS)
-    if ready:
-        sentences.append(
-            f"A conversation of 200 turns takes its next message {ready:.0f} ms after its database is opened."
+            "what SQLite alone does with the same commits."
         )
     missed = sum(aim.is_met(results) is False for aim in AIMS)
     sentences.append(
         f"{missed or 'None'} of our {len(AIMS)} aims {'is' if missed < 2 else 'are'} missed: "
-        "[Benchmarks](docs/development/benchmarks.md) says which and why, with every figure. `make bench` measures "
-        "them again."
+        "[Benchmarks](docs/development/benchmarks.md) says which and why, with every figure."
     )
     return " ".join(sentences) + "\n"
 

@@ -1,8 +1,8 @@
 """Which parts of which pages are generated, and whether they are up to date.
 
-The pages about the machine and the command line, and the picture, are generated as a whole. In any other page a marker, which is a
-comment, stands in front of each generated part; the part ends at the next empty line, and everything else is left as
-it is.
+The pages about the machine and the command line, and the picture, are generated as a whole. In any other page a
+marker, which is a comment, stands in front of each generated part; the part ends at the next empty line, and everything
+else is left as it is.
 """
 
 from __future__ import annotations

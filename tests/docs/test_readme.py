@@ -22,7 +22,15 @@ from ..test_packaging import python_files
 
 
 README = Page("README.md")
-DINNER, ASKED, PURE = README.blocks
+DINNER, ASKED = README.blocks
+
+MAX_BYTES = 8_000
+"""How long the README may be: what is read in a few minutes. Everything else stands in the pages of docs/."""
+
+
+def test_it_is_short() -> None:
+    """It says what turnwise is, shows it, and links to the pages."""
+    assert len(README.text.encode()) <= MAX_BYTES
 
 
 def run_program(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +39,12 @@ def run_program(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
 
 
 EACH_PROGRAM = pytest.mark.parametrize(
-    ("program", "shown"), [(DINNER, "6:30 PM"), (ASKED, "awaiting_user"), (PURE, "llm_requesting")]
+    ("program", "shown"),
+    [
+        (DINNER, "6:30 PM"),
+        (ASKED, "awaiting_user"),
+        (Page("docs/explanation/the-machine.md").blocks[0], "llm_requesting ['persist_message', 'request_llm']"),
+    ],
 )
 
 
@@ -39,7 +52,8 @@ EACH_PROGRAM = pytest.mark.parametrize(
 def test_its_programs_print_what_they_should(
     program: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each Python block is a complete program. Here it runs where turnwise is imported already."""
+    """Each Python block is a complete program, and so is that of the pure core. Here it runs where turnwise is imported
+    already."""
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     runpy.run_path("program.py", run_name="__main__")
@@ -83,12 +97,14 @@ def test_its_program_is_the_example() -> None:
 
 
 def test_its_pictures_are_there_and_small() -> None:
-    """The page in light and in dark, as `make picture` writes it; everybody who clones the repository loads them."""
+    """The page in light and in dark, as `make picture` writes it, and the machine, as `make docs` does; everybody who
+    clones the repository loads them."""
     pictures = [ROOT / path for path in re.findall(r'(?:src|srcset)="(docs/[^"]+)"', README.text)]
 
     assert [picture.name for picture in pictures] == ["page-dark.png", "page.png"]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert all(picture.stat().st_size < 300_000 for picture in pictures)
+    assert "(docs/images/machine.svg)" in README.text
 
 
 # --- How turnwise and its extras are installed is said in one way, in the pages, the examples and the errors.
