@@ -15,7 +15,14 @@ from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
+from playwright.async_api import Page as BrowserPage
+from playwright.async_api import expect
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
+from ..support.http.live_server import serving_app
 from ..support.pages import ROOT, Page, paths_of_pages
 from ..support.programs.missing import missing
 
@@ -83,16 +90,24 @@ class Loaded(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which `make site` builds, and what it printed."""
+    """The folder with the site, which one process of the run builds as `make site` does, without a warning."""
     if find_spec("material") is None:
         missing('The site needs its extra `site`: `make site` installs it, or pip install "turnwise[site]".')
-    folder = tmp_path_factory.mktemp("site")
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with FileLock(shared / "site.lock"):
+        if not (shared / "site" / "built").exists():
+            build(shared / "site")
+    return shared / "site"
+
+
+def build(folder: Path) -> None:
+    """Build the site into a folder."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=280
-    )
-    assert (built.returncode, built.stdout) == (0, ""), built.stderr
-    return folder
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=280)
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    (folder / "built").touch()
 
 
 @pytest.mark.slow
@@ -122,3 +137,15 @@ def test_it_shows_all_of_the_changelog(site: Path) -> None:
 
     assert "Keep a Changelog" in text
     assert "The site shows it here" not in text
+
+
+@pytest.mark.slow
+async def test_it_is_searched_and_draws_without_other_servers(site: Path, page: BrowserPage) -> None:
+    """A browser finds the pages about cancelling, and shows the picture of the machine."""
+    app = Starlette(routes=[Mount("/", StaticFiles(directory=site, html=True))])
+    with serving_app(app) as server:
+        await page.goto(server.url)
+        await page.get_by_role("textbox", name="Search").press_sequentially("cancel")
+        await expect(page.locator(".md-search-result__item", has_text="cancel").first).to_be_visible()
+        await page.goto(f"{server.url}/reference/machine/")
+        await expect(page.locator("div.mermaid")).to_be_visible()
