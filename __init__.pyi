@@ -10,6 +10,7 @@ from .effects.channels.port import SpeechListener as SpeechListener
 from .effects.channels.port import SpeechPiece as SpeechPiece
 from .effects.channels.port import SpeechSettled as SpeechSettled
 from .effects.channels.speech import SpeechChannel as SpeechChannel
+from .effects.channels.speech import Voice as Voice
 from .effects.channels.stream import Lagged as Lagged
 from .effects.channels.stream import StreamChannel as StreamChannel
 from .effects.channels.stream import Subscription as Subscription

@@ -800,10 +800,17 @@ class Conversation(Homebound, Generic[T]):
         shown = (turn for turn in projection.turns.values() if branches is None or branches.shows(turn.number))
         return tuple(replace(turn, reading=self._reading_of(turn)) for turn in shown)
 
-    async def usage(self) -> Usage:
-        """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
-        compactions. A copy that `fork` made begins with what the original had cost by then."""
-        return usage(await self.events())
+    async def usage(self, since: datetime | None = None) -> Usage:
+        """Return what the conversation has cost so far, or since this moment: all its turns, also those that failed or
+        are under way, and its compactions. A copy that `fork` made begins with what the original had cost by then.
+
+        An answer counts at the moment at which it was stored. Raises `InvalidInput` for a moment without a time zone.
+        """
+        if since is None:
+            return usage(await self.events())
+        if since.tzinfo is None:
+            raise InvalidInput("The moment needs a time zone, as datetime.now(UTC) has one.", "since")
+        return usage(entry for entry in await self.events() if entry.event.at >= since)
 
     async def children(self) -> tuple[Summary, ...]:
         """Return the sub-agents that the turns of this conversation have started, as `Engine.list` describes them, the

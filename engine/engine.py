@@ -10,6 +10,7 @@ import asyncio
 import functools
 import logging
 import signal
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -704,7 +705,12 @@ class Engine(Homebound):
     def stopping_updates(self, *signals: signal.Signals) -> Iterator[None]:
         """Return a context in which `stop_updates` is called when the process is told to stop: by SIGINT or SIGTERM, or
         the signals that are given. Whatever else handles them does so, too. Enter it in the main thread, behind
-        whatever installs handlers: in the lifespan of an application, for example."""
+        whatever installs handlers: in the lifespan of an application, for example.
+
+        In another thread, such as that of a test client, it does nothing: only the main thread is told of signals."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
         numbers = signals or (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.getsignal(number) for number in numbers}

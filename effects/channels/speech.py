@@ -42,7 +42,7 @@ from ..logs import performer_logger
 from ..model.performers.rewording import Rewording
 from ..printable import printable
 from .port import Delivery, SpeechPiece, SpeechSettled
-from .written_speech import RetractedSpeech, WrittenTurn
+from .written_speech import RetractedSpeech, WrittenTurn, sentences_of
 
 CODE = "There is code to read here."
 """What is said in place of a block of code, unless the application gives another text."""
@@ -179,6 +179,9 @@ class SpeechChannel:
         self._when_empty: list[Callable[[], None]] = []
         self._turns = SpokenTurns()
         self._written: OrderedDict[tuple[str, int], _Written] = OrderedDict()
+        self._newest: OrderedDict[str, tuple[int, list[_Utterance]]] = (
+            OrderedDict()
+        )  # what was said in the newest turns
         self._stops = 0
 
     def file_of(self, delivery: Delivery) -> Path | None:
@@ -204,9 +207,13 @@ class SpeechChannel:
         spoken, rest = self._begun(delivery)
         if rest or not spoken.utterances:
             is_stopped = any(one.is_stopped for one in spoken.utterances)
-            utterance = _Utterance(rest, self.file_of(delivery), rewording, is_stopped=is_stopped, spoken=spoken)
-            spoken.utterances.append(utterance)
-            self._enqueue(utterance)
+            texts = (sentences_of(rest) if self._streaming else None) or [rest]
+            file = self.file_of(delivery)
+            new = [_Utterance(text, file, rewording, is_stopped=is_stopped, spoken=spoken) for text in texts]
+            spoken.utterances += new
+            for utterance in new:
+                self._note_newest(delivery.conversation_id, delivery.turn, utterance)
+                self._enqueue(utterance)
         elif spoken.outcome is not None:
             self._end(delivery, spoken.outcome)
         if (written := self._written.get((delivery.conversation_id, delivery.turn))) is not None:
@@ -219,7 +226,7 @@ class SpeechChannel:
         written = self._written_in(piece.conversation_id, piece.turn)
         if written.request != piece.request:
             written.request, written.stops = piece.request, self._stops
-        written.turn.write(piece, partial(self._begin, written.stops))
+        written.turn.write(piece, partial(self._begin, piece, written.stops))
 
     def speech_settled(self, settled: SpeechSettled) -> None:
         """Fall silent where nothing delivers what is spoken. Called by the engine."""
@@ -242,6 +249,20 @@ class SpeechChannel:
             if self._process is not None:
                 terminate(self._process)
         return was_speaking
+
+    def heard(self, conversation_id: str) -> str | None:
+        """Return what was heard of the newest turn of a conversation in which anything was said: the texts that a voice
+        has begun, the last one perhaps not to its end. None if this channel has said nothing in the conversation.
+
+        A channel that is `streaming` speaks sentence by sentence, and knows it as exactly; another one knows whole
+        deliveries. Whoever interrupts the voice hands it on: `send(text, when_busy="interrupt", heard=…)`, if `stop`
+        has stopped anything.
+        """
+        with self._lock:
+            _, utterances = self._newest.get(conversation_id, (0, None))
+            if utterances is None:
+                return None
+            return " ".join(one.text.strip() for one in utterances if one.was_begun)
 
     async def drain(self) -> None:
         """Return when everything that was delivered is spoken or stopped.
@@ -276,11 +297,19 @@ class SpeechChannel:
             utterance.spoken = spoken
         return spoken, rest
 
-    def _begin(self, stops: int, sentence: str) -> _Utterance:
+    def _begin(self, piece: SpeechPiece, stops: int, sentence: str) -> _Utterance:
         """Speak a sentence that is not delivered yet. Raises RuntimeError if no thread can be started."""
         utterance = _Utterance(sentence, is_stopped=stops != self._stops)
+        self._note_newest(piece.conversation_id, piece.turn, utterance)
         self._enqueue(utterance)
         return utterance
+
+    def _note_newest(self, conversation_id: str, turn: int, utterance: _Utterance) -> None:
+        with self._lock:
+            number, utterances = self._newest.pop(conversation_id, (turn, []))
+            self._newest[conversation_id] = (turn, [*utterances, utterance] if number == turn else [utterance])
+            if len(self._newest) > KEPT:
+                self._newest.popitem(last=False)
 
     def _enqueue(self, utterance: _Utterance) -> None:
         utterance.report = partial(_call_in, asyncio.get_running_loop(), partial(self._note_outcome, utterance))
@@ -419,8 +448,8 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *ar
 
 
 KEPT = 256
-"""How many turns are remembered. A turn that ended in another process is never told to have ended here, so the oldest
-turns have to be forgotten."""
+"""How many turns are remembered, and how many conversations with what was said in their newest one. The oldest must be
+forgotten: a turn that ended in another process is never told to have ended here."""
 
 
 @dataclass

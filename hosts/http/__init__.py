@@ -7,9 +7,11 @@ from ...engine.requests import owned_id
 
 try:
     from .app import create_app
+    from .problems import answer_error
     from .security import HttpLimits
+    from .streams import update_stream
 except ModuleNotFoundError as error:
     sentence = 'turnwise.hosts.http needs its extra `http`: pip install "turnwise[http]".'
     raise ModuleNotFoundError(sentence, name=error.name) from error
 
-__all__ = ["HttpLimits", "create_app", "owned_id"]
+__all__ = ["HttpLimits", "answer_error", "create_app", "owned_id", "update_stream"]

@@ -277,6 +277,9 @@ def install_problems(app: FastAPI) -> None:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer an error of a route with its problem. The headers that an exception brings with it are kept."""
+    """Answer an error of a route with its problem. The headers that an exception brings with it are kept.
+
+    An application whose endpoints are its own has errors of turnwise answered as `create_app` does by
+    `app.add_exception_handler(TurnwiseError, answer_error)`."""
     headers = getattr(error, "headers", None) if isinstance(error, HttpError | HTTPException) else None
     return ProblemResponse(problem_of(error), headers)

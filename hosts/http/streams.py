@@ -55,14 +55,17 @@ logger = logging.getLogger("turnwise.http")
 async def update_stream(
     engine: Engine,
     conversation: Conversation,
-    after: str | None,
-    limits: HttpLimits,
+    after: str | None = None,
+    limits: HttpLimits | None = None,
     shown: Callable[[Any], Any] = lambda data: data,
     seen: Callable[[Update], Update] = lambda update: update,
 ) -> Response:
     """Return the updates of a conversation as a response: first a snapshot, or with `after`, the id of an update, all
     updates since then. The last event is `end`, with a reason, where it can still be sent. Data is `shown` as the
     caller reads it, and of an update the caller sees what `seen` returns.
+
+    An application whose endpoints are its own returns it from one of them. Whether the caller may see the conversation
+    is for the application to decide.
 
     Raises `InvalidInput` for an id that is malformed, or that no update has had yet, and `StoreError`.
     """
@@ -73,7 +76,7 @@ async def update_stream(
     def event_of(update: Update) -> bytes:
         return _update_event(seen(update), shown)
 
-    return EventStream(_events(updates, event_of, lambda: _end_of(engine, conversation)), limits)
+    return EventStream(_events(updates, event_of, lambda: _end_of(engine, conversation)), limits or HttpLimits())
 
 
 async def _check_known(engine: Engine, conversation: Conversation, after: str) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the site: a real browser."""
+"""Fixtures of the tests of the site: a real browser, also for pages that serve one."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from turnwise.states.values.output import MAX_SCHEMA
 from ..support.cases import holds_for
 from ..support.pages import ROOT, Page, paths_of_pages, run_block
 from ..support.servers.openai_server import OpenAiServer, says
+from .test_walkthroughs import WALKED
 
 PATHS = paths_of_pages()
 BRANCHES, TYPED_ANSWERS = Page("docs/guides/branches.md"), Page("docs/guides/typed-answers.md")
@@ -31,7 +32,9 @@ TESTED_ALONE = {
     "docs/development/extending.md": "needs a turnwise that is changed as the page says: see test_extending.py",
     "docs/guides/doors.md": "clients of a server: see test_http.py",
     "docs/guides/http.md": "a server and its client: see test_http.py",
+    **{f"docs/guides/{name}.md": "followed step by step: see test_walkthroughs.py" for name in WALKED},
     "docs/guides/testing.md": "files of one project, with a fault that is found: see test_testing.py",
+    "docs/tutorial.md": "followed step by step: see test_tutorial.py",
 }
 """The pages whose programs do not run by themselves, each with the reason."""
 

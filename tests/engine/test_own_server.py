@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import signal
 import socket
@@ -96,3 +97,17 @@ async def test_updates_that_were_stopped_end(database: Path) -> None:
         assert [update.type async for update in conversation.updates()] == ["snapshot"]
         assert [update.type async for update in (await engine.create()).updates()] == ["snapshot"]
         assert (await conversation.send("Hello")).reply == "Yes."
+
+
+async def test_in_another_thread_signals_are_left_alone(database: Path) -> None:
+    """The lifespan of an application runs in a thread under a test client, which is told of no signals."""
+
+    async def enter() -> bool:
+        async with Engine.open(database) as engine:
+            with engine.stopping_updates():
+                return engine.is_open
+
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert await asyncio.to_thread(asyncio.run, enter())
+    assert signal.getsignal(signal.SIGTERM) is before

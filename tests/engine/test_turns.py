@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, get_args, get_origin
 
 import pytest
@@ -46,7 +47,7 @@ from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.conversation import ITERATIONS_TO_SEND, Conversation
 from turnwise.engine.turns import TurnStatus
 from turnwise.states import ToolCall
-from turnwise.testing import RecordingChannel
+from turnwise.testing import ManualClock, RecordingChannel
 from turnwise.testing.doubles import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
 from ..support.cases import holds_for
@@ -644,6 +645,24 @@ class TestUsage:
         assert (nothing, one, three) == (Usage(), ONE, ONE + ONE + ONE)
         assert four == again == three + ONE
         assert sum((turn.usage for turn in turns), Usage()) == ONE + ONE
+
+    async def test_it_may_begin_at_a_moment(self) -> None:
+        """Then it counts what was stored since, that moment included; a moment needs a time zone."""
+        clock = ManualClock()
+        async with Engine.open("sqlite://", model=FunctionLlm(costs), clock=clock) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            await clock.advance(3_600)
+            noon = clock.now()
+            await conversation.send("Hello")
+            await conversation.send("Hello")
+
+            assert await conversation.usage(since=noon) == ONE + ONE
+            assert await conversation.usage(since=noon + timedelta(seconds=1)) == Usage()
+            with pytest.raises(InvalidInput) as refused:
+                await conversation.usage(since=noon.replace(tzinfo=None))
+
+        assert refused.value.subject == "since"
 
     async def test_a_turn_under_way_counts_as_far_as_it_has_come(self, database: Database) -> None:
         """Each answer of the model counts as soon as it is stored."""

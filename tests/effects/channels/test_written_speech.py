@@ -255,6 +255,25 @@ async def test_what_is_shown_to_nobody_is_spoken_when_it_is_delivered(tmp_path: 
     assert "".join(heard.texts).replace(" ", "") == "One.Two."
 
 
+async def test_it_knows_what_was_heard_of_the_newest_turn(tmp_path: Path) -> None:
+    """Sentence by sentence, also of a text that no tool says: what a voice has begun when somebody interrupts it."""
+    heard = Heard(tmp_path, "text == 'Two.' and time.sleep(60)")
+    llm = ScriptedLlm(["Zero.", "One. Two. Three.", "Yes?"])
+    async with Engine.open("sqlite://", model=llm, channels=[heard.channel]) as engine:
+        conversation = await engine.create()
+        nothing = heard.channel.heard(conversation.id)
+        await conversation.send("Hi")
+        await heard.has("Zero.")
+        await conversation.send("Count")
+        await heard.has("Two.")
+        words = heard.channel.heard(conversation.id) if heard.channel.stop() else None
+        await conversation.send("Stop", when_busy="interrupt", heard=words)
+        said = await conversation.transcript()
+
+    assert (nothing, words) == (None, "One. Two.")
+    assert [message.text for message in said] == ["Hi", "Zero.", "Count", "One. Two.", "Stop", "Yes?"]
+
+
 async def test_a_response_that_fails_falls_silent_and_is_spoken_anew(tmp_path: Path) -> None:
     """It was not said."""
     heard = Heard(tmp_path)

@@ -16,8 +16,10 @@ from turnwise import (
     InvalidInput,
     Refused,
     StoreError,
+    TurnwiseError,
     UnknownConversation,
 )
+from turnwise.hosts.http import answer_error
 from turnwise.hosts.http.problems import (
     HttpError,
     Problem,
@@ -147,6 +149,22 @@ class TestRoutes:
             response = await client.delete("/texts")
 
         assert response.headers["allow"] == "POST"
+
+    async def test_an_application_has_errors_of_turnwise_answered(self) -> None:
+        """By the handler that it is given, for these errors alone: the other answers of the application stay as they
+        are."""
+        app = FastAPI()
+        app.add_exception_handler(TurnwiseError, answer_error)
+
+        @app.get("/refused")
+        async def refuse() -> None:
+            raise Refused("busy")
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            refused, unknown = await client.get("/refused"), await client.get("/nothing")
+
+        assert (refused.status_code, refused.json()["code"]) == (409, "busy")
+        assert unknown.json() == {"detail": "Not Found"}
 
     def test_an_unknown_caller_learns_how_to_identify_himself(self) -> None:
         """401 comes with the scheme of authentication."""
