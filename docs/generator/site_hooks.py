@@ -28,6 +28,9 @@ MERMAID = "assets/mermaid.js"
 COMMENT = re.compile(r"^<!-- made from .* -->\n", re.MULTILINE)
 """It would keep the table below it from being one."""
 
+NAMED = re.compile(r"(?<![(`/])`?\bdocs/([\w/-]+\.md)`?")
+"""A page that the changelog names by its path."""
+
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(((?:\.\./)+[^)\s]*)\)")
 
 
@@ -56,13 +59,19 @@ def _example(path: Path) -> str:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Return the text of a page for the site: the changelog in place of its page, and no links that leave docs/."""
     if page.file.src_uri == "changelog.md":
-        changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-        return re.sub(r"\]\(docs/", "](", changelog)
-    if page.file.src_uri == "index.md":
-        page.meta["hide"] = ["navigation"]  # which has nothing but this page
+        return NAMED.sub(_titled, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     folder = PurePosixPath("docs", page.file.src_uri).parent
     markdown = COMMENT.sub("", markdown)
     return LINK.sub(lambda found: _within_site(found, folder), markdown)
+
+
+def _titled(found: re.Match[str]) -> str:
+    """Return a link to a page that is named by its path, if it is still there."""
+    path = ROOT / "docs" / found[1]
+    if not path.is_file():
+        return found[0]
+    title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}]({found[1]})"
 
 
 def _within_site(found: re.Match[str], folder: PurePosixPath) -> str:
