@@ -65,9 +65,10 @@ def _public(item: Any) -> list[str]:
 
 
 def _change(item: Any, owner: str, places: dict[str, str]) -> None:
-    item.labels -= PLACES_OF_ATTRIBUTES
     if item.is_attribute:
-        item.value = _default(item.value)
+        is_set_when_made = "instance-attribute" in item.labels and "class-attribute" not in item.labels
+        item.value = None if is_set_when_made else _default(item.value)
+    item.labels -= PLACES_OF_ATTRIBUTES
     if item.docstring is not None:
         item.docstring.value = changed(item.docstring.value, {name: to for name, to in places.items() if to != owner})
 
@@ -78,7 +79,7 @@ def changed(text: str, places: dict[str, str]) -> str:
     for number, part in enumerate(parts):
         if number % 2:
             program = "".join(line[4:] or "\n" for line in part.rstrip("\n").splitlines(keepends=True))
-            parts[number] = f"```python\n{program}\n```\n\n"
+            parts[number] = f"```python\n{program}\n```\n"
         else:
             parts[number] = PAGE.sub(_linked, NAME.sub(lambda found: _named(found, places), part))
     return "".join(parts).rstrip("\n")
@@ -142,10 +143,10 @@ def _is_field(member: Any) -> bool:
 
 
 def _default(value: Any) -> Any:
-    """Return the default of an attribute. That of a `Field` is among its arguments; what is computed is left out."""
+    """Return the default of an attribute. That of a `Field` is among its arguments."""
     if not isinstance(value, griffe.ExprCall):
         return value
     given = {argument.name: argument.value for argument in value.arguments if isinstance(argument, griffe.ExprKeyword)}
     if str(value.function) in ("Field", "field"):
         return given.get("default")
-    return None if "self." in str(value) else value
+    return value

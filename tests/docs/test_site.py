@@ -149,3 +149,35 @@ async def test_it_is_searched_and_draws_without_other_servers(site: Path, page: 
         await expect(page.locator(".md-search-result__item", has_text="cancel").first).to_be_visible()
         await page.goto(f"{server.url}/reference/machine/")
         await expect(page.locator("div.mermaid")).to_be_visible()
+
+
+DOCSTRING = """Send a message to `Engine`, or as `send` does; docs/guides/turns.md says more.
+
+    turn = await conversation.send("Hello")
+
+    print(turn.reply)
+
+`unknown` is left alone.
+"""
+
+SHOWN_DOCSTRING = """Send a message to [`Engine`][turnwise.Engine], or as [`send`][turnwise.Conversation.send] does; \
+[Turns](../../../guides/turns/) says more.
+
+```python
+turn = await conversation.send("Hello")
+
+print(turn.reply)
+```
+
+`unknown` is left alone."""
+
+
+@pytest.mark.slow
+def test_a_docstring_has_links_and_coloured_programs() -> None:
+    """A name leads to its place, a page is named by its title, and what is indented is a program."""
+    pytest.importorskip("griffe", reason="the extra `site` is not installed")
+    from generator.api_pages import changed
+
+    places = {"Engine": "turnwise.Engine", "send": "turnwise.Conversation.send"}
+
+    assert changed(DOCSTRING, places) == SHOWN_DOCSTRING
