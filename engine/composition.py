@@ -16,7 +16,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ..effects.channels.delivery import DeliveryDispatcher, DeliveryPerformer
 from ..effects.channels.port import Channel
@@ -60,7 +60,8 @@ from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer, RecentText
 from ..states.policy import ModelSpec, Policy, Profile, Recent
 from ..states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
-from ..states.values.output import GivenOutput, OutputSchema
+from ..states.values.output import GivenOutput
+from ..states.values.value import adapter_of
 from .agents.agents import EngineAgents
 from .choices import Choices, RuleChecks
 from .custody import once_confirmed
@@ -338,15 +339,12 @@ def forms_of(
     forms = OutputForms(functions)
     for given in outputs:
         try:
-            forms.admit(_OUTPUTS.validate_python(named_output(given)))
+            forms.admit(adapter_of(GivenOutput).validate_python(named_output(given)))
         except ValidationError as error:
             raise ConfigurationError(f"An output of the engine is not valid: {error.errors()[0]['msg']}.") from None
     forms.admit_rules(policy)
     forms.admit_rules(Policy(profiles=tuple(profiles)))
     return forms
-
-
-_OUTPUTS: TypeAdapter[OutputSchema] = TypeAdapter(GivenOutput)
 
 
 def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:

@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -49,8 +50,20 @@ _EVENT_TYPES: dict[str, Any] = {event.model_fields["type"].default: event for ev
 _STATES_WITH_TIMER = frozenset(kind for kind in members(AnyState, State) if StartTimer in kind.IN_FLIGHT)
 """The states that can have a timer. Most steps end in one that cannot."""
 
-_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
-_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
+
+@cache
+def _effects() -> TypeAdapter[tuple[Effect, ...]]:
+    return adapter_of(tuple[AnyEffect, ...])
+
+
+@cache
+def _state() -> TypeAdapter[AnyState]:
+    return adapter_of(AnyState)
+
+
+@cache
+def _messages() -> TypeAdapter[tuple[HistoryMessage, ...]]:
+    return adapter_of(tuple[HistoryMessage, ...])
 
 
 class EncodedStep(NamedTuple):
@@ -93,7 +106,7 @@ def decode(row: EventRow) -> StoredEntry:
         return StoredEntry(
             seq=row.seq,
             event=event,
-            effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
+            effects=_effects().validate_json(row.effects) if row.effects is not None else (),
             ended=adapter_of(TurnEnded).validate_json(row.ended) if row.ended is not None else None,
             turn=row.turn,
             digest=row.state,
@@ -153,7 +166,7 @@ def _unreadable(row: EventRow) -> Damaged:
 def decode_state(head: HeadRow) -> AnyState:
     """Return the state that a conversation rests in. `Pure.` Raises `Damaged`."""
     try:
-        return _STATE.validate_json(head.state)
+        return _state().validate_json(head.state)
     except (ValueError, TypeError) as error:
         sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
         raise Damaged(head.seq, sentence) from error
@@ -278,7 +291,6 @@ def origin_checksum(origin: object, seq: object, chain: object) -> bytes:
     return content((origin, seq, chain))
 
 
-_MESSAGES: TypeAdapter[tuple[HistoryMessage, ...]] = TypeAdapter(tuple[HistoryMessage, ...])
 _NAME = "messages"
 _MEMBER = f'"{_NAME}"'
 _JSON = json.JSONDecoder()
@@ -287,7 +299,7 @@ _JSON = json.JSONDecoder()
 def _with_given_messages(payload: str, messages: tuple[HistoryMessage, ...]) -> str:
     """Return the payload of an `Opened` with these messages as its last member. `Pure.`"""
     separator = "" if payload == "{}" else ","
-    return f"{payload[:-1]}{separator}{_MEMBER}:{_MESSAGES.dump_json(messages).decode()}}}"
+    return f"{payload[:-1]}{separator}{_MEMBER}:{_messages().dump_json(messages).decode()}}}"
 
 
 def without_given_messages(row: EventRow) -> EventRow:

@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias, get_args
 
-from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
+from pydantic import AwareDatetime, Field, JsonValue
 
 from ..states.errors import InvalidInput, UnknownConversation
 from ..states.events import DetailsChanged, Event, MessageEdited, Opened, UserMessage
@@ -28,7 +28,7 @@ from ..states.step import LogEntry
 from ..states.values.acts import MAX_ENTRIES, marks_of
 from ..states.values.files import NOUNS, FileReference, file_of_part
 from ..states.values.messages import HistoryMessage
-from ..states.values.value import MAX_QUOTED, Block, encodable, shortened
+from ..states.values.value import MAX_QUOTED, Block, adapter_of, encodable, shortened
 from .codec import decode, decode_event, digest, from_microseconds, to_microseconds
 from .errors import Damaged
 from .records import ConversationRecord, DetailsRow, EventRow, Origin
@@ -189,12 +189,9 @@ def _checked_metadata(metadata: Any) -> Metadata:
     return {name: _checked_value(name, value) for name, value in metadata.items()}
 
 
-_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
-
-
 def _checked_value(name: Any, value: Any) -> JsonValue:
     try:
-        return _METADATA.validate_python({name: value})[name]
+        return adapter_of(Block).validate_python({name: value})[name]
     except (ValueError, RecursionError):
         where = shortened(f"metadata[{name!r}]", MAX_QUOTED)
         raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None

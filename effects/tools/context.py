@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from ...states.errors import InvalidInput
 from ...states.values.acts import ActKind
 from ...states.values.questions import Annotation, QuestionSet, UserQuestion
-from ...states.values.value import encodable
+from ...states.values.value import adapter_of, encodable
 from ..agents import Agents, ReachableAgents
 from ..context import EffectContext, unchanged
 from ..recall.search import ConversationMemory, ConversationSearch
@@ -54,7 +54,7 @@ class Answers:
     def read(cls, text: str) -> Answers:
         """The answers in this JSON text, which the event of the answer holds. `Pure.`"""
         written = json.loads(text)
-        notes = _ANNOTATIONS.validate_python(written.get("annotations", {}))
+        notes = adapter_of(dict[str, Annotation]).validate_python(written.get("annotations", {}))
         return cls("answered", written["answers"], notes)
 
     def by_texts(self, texts: Mapping[str, str]) -> Answers:
@@ -62,9 +62,6 @@ class Answers:
         answers = {texts.get(text, text): answer for text, answer in self.answers.items()}
         annotations = {texts.get(text, text): noted for text, noted in self.annotations.items()}
         return Answers(self.action, answers, annotations)
-
-
-_ANNOTATIONS: TypeAdapter[dict[str, Annotation]] = TypeAdapter(dict[str, Annotation])
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +233,7 @@ class ToolError(Exception):
     """
 
 
-@pydantic_dataclass(frozen=True, config=ConfigDict(hide_input_in_errors=True))
+@pydantic_dataclass(frozen=True, config=ConfigDict(hide_input_in_errors=True, defer_build=True))
 class Question:
     """Ask the user and wait. The answers become the result of the call.
 

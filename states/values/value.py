@@ -53,8 +53,16 @@ class Value(BaseModel):
 
     # A number that JSON does not have, such as NaN, is written by its name, and refused where it is read. Written as
     # null it would be read back as something else.
+    #
+    # What validates and writes a class is built when it is first used: to build them all takes longer than everything
+    # else that an import does, and a program seldom uses all.
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, ser_json_inf_nan="constants"
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        serialize_by_alias=True,
+        ser_json_inf_nan="constants",
+        defer_build=True,
     )
 
     def __eq__(self, other: object) -> bool:
@@ -134,7 +142,13 @@ class TaggedRecord(Record):
         return _with_type(handler(source), handler)
 
 
-adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+def _built(kind: Any) -> TypeAdapter[Any]:
+    adapter = TypeAdapter(kind)
+    adapter.rebuild()  # one of a class that is built on first use would look for what it needs at each use
+    return adapter
+
+
+adapter_of: Callable[[Any], TypeAdapter[Any]] = cache(_built)
 """What validates, writes and describes values of a type. It is made when it is first asked for, as it takes some
 time."""
 
