@@ -2,6 +2,9 @@
 
 It has two doors, for programs with an event loop and for those without. It opens its store, creates and finds
 conversations, takes in answers, and closes. What it is put together from is decided in `composition.py`.
+
+Everything that it is made of is imported when an engine is opened: a program that names it and opens none, to show its
+help for example, starts in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -19,67 +22,15 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Unpack, cast, overload
 
-from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import Performer, senders_of
-from ..effects.mcp.servers import McpServers
-from ..effects.model.performers.asking import RunningAnswers
-from ..effects.schemas.wire import wire_tools
-from ..effects.tools.registry import ToolRegistry
-from ..persistence.summaries import ConversationFilter, checked_id, checked_owner
-from ..states import presets
-from ..states.context import Context
-from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, EngineNotOpen, Refused, StoreError, UnknownConversation
-from ..states.events import Answer
-from ..states.policy import ModelSpec, Policy, Profile
-from ..states.roles import Role
-from ..states.values.messages import Usage
-from ..states.values.turn import Owed, Waiting
-from .agents.agents import EngineAgents
-from .choices import GivenTools, OfferedTool, offered_tools
-from .composition import (
-    DispatcherFactory,
-    EngineMemory,
-    EngineParts,
-    Source,
-    build_channels,
-    build_choices,
-    build_observers,
-    build_performers,
-    build_resumers,
-    build_tracing,
-    checked_dispatcher,
-    checked_function,
-    checked_performers,
-    forms_of,
-    located,
-    models_named,
-    profiles_of,
-    wrap,
-)
-from .conversation import A, B, C, Conversation, new_id
-from .custody import Custody, CustodyCounts
-from .declarations import Declarations
 from .home import Home, Homebound
-from .loop import Loop, LoopServices
-from .models import BlockedTurns, Models
-from .opening import ChosenOpening, CreateOptions, GivenConversation, GivenMessages, log_repairs, opening_of, owner_for
-from .outbox import until_tried
-from .outputs import AnyOutput, Output
-from .ports import Dispatcher
-from .recovery import Recovery
-from .redactor import EventRedactor
-from .registry import ConversationRegistry
-from .relay import Relay
-from .requests import checked_answer, checked_new_id
-from .schedules import GivenInterval
-from .updates import TreeUpdate
-from .watching import TreeFeed
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
+    from ..effects.clock import Clock
+    from ..effects.dispatcher import Performer
     from ..effects.location import Location, LocationSource
     from ..effects.mcp.server import McpServer
     from ..effects.model.port import Llm
@@ -87,8 +38,27 @@ if TYPE_CHECKING:
     from ..effects.redaction.redaction import Redaction
     from ..persistence.ports import FileStore, SharedStore, Store
     from ..persistence.summaries import Summary
+    from ..states.context import Context
+    from ..states.effects import Effect
+    from ..states.events import Answer
+    from ..states.policy import ModelSpec, Policy, Profile
+    from ..states.roles import Role
+    from ..states.values.messages import Usage
+    from ..states.values.turn import Owed, Waiting
     from .blocking import BlockingEngine
+    from .choices import GivenTools, OfferedTool
+    from .composition import DispatcherFactory, EngineParts
+    from .conversation import A, B, C, Conversation
+    from .custody import Custody, CustodyCounts
+    from .loop import Loop, LoopServices
+    from .opening import ChosenOpening, CreateOptions, GivenConversation, GivenMessages
+    from .outputs import AnyOutput, Output
+    from .ports import Dispatcher
+    from .recovery import Recovery
+    from .relay import Relay
+    from .schedules import GivenInterval
     from .settings import Settings
+    from .updates import TreeUpdate
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -213,7 +183,14 @@ class Engine(Homebound):
         `engine.check()`, or else by the first message, which raises `ConfigurationError` and is not stored. A turn that
         an earlier process left waits then, as `server_faults` says, for an engine that can ask its models.
         """
-        from .settings import Settings  # loads pydantic-settings, which a program that opens no engine does without
+        from ..effects.clock import Clock, SystemClock
+        from ..effects.mcp.servers import McpServers
+        from ..effects.tools.registry import ToolRegistry
+        from ..states import presets
+        from ..states.policy import Policy
+        from . import composition
+        from .models import Models
+        from .settings import Settings
 
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
@@ -221,27 +198,29 @@ class Engine(Homebound):
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
-        known_profiles = profiles_of(settings, profiles)
-        forms = forms_of(outputs, renderings, policy, known_profiles)
+        known_profiles = composition.profiles_of(settings, profiles)
+        forms = composition.forms_of(outputs, renderings, policy, known_profiles)
         servers = McpServers({**settings.mcps, **(mcps or {})})
-        parts = EngineParts(
-            source=Source.of(url, store, settings, read_only=bool(read_only), file_store=files),
-            models=Models.of(model, fallback_models, models).with_named(models_named(settings, known_profiles)),
+        parts = composition.EngineParts(
+            source=composition.Source.of(url, store, settings, read_only=bool(read_only), file_store=files),
+            models=Models.of(model, fallback_models, models).with_named(
+                composition.models_named(settings, known_profiles)
+            ),
             tools=ToolRegistry(tools, [servers]),
             servers=servers,
             policy=policy.model_copy(update={"models": Policy().models}),
             settings=settings,
             clock=clock,
-            performers=checked_performers(performers),
-            dispatcher=checked_dispatcher(dispatcher),
+            performers=composition.checked_performers(performers),
+            dispatcher=composition.checked_dispatcher(dispatcher),
             channels=channels,
             profiles=known_profiles,
             redaction=redaction,
-            location=located(location),
-            documents=checked_function("documents", documents),
-            embed=checked_function("embed", embed),
+            location=composition.located(location),
+            documents=composition.checked_function("documents", documents),
+            embed=composition.checked_function("embed", embed),
             forms=forms,
-            tracing=build_tracing(tracer_provider),
+            tracing=composition.build_tracing(tracer_provider),
             worker=bool(worker),
         )
         if not parts.worker:
@@ -261,6 +240,14 @@ class Engine(Homebound):
     """Follows the other processes that share the store, if it is one that can be shared."""
 
     def __init__(self, parts: EngineParts) -> None:
+        from ..effects.model.performers.asking import RunningAnswers
+        from . import composition
+        from .agents.agents import EngineAgents
+        from .models import BlockedTurns
+        from .redactor import EventRedactor
+        from .registry import ConversationRegistry
+        from .watching import TreeFeed
+
         super().__init__()
         self._parts = parts
         self._taking_answers: set[asyncio.Task[None]] = set()
@@ -271,27 +258,35 @@ class Engine(Homebound):
         has_custody = parts.has_custody
         confirm = self._confirm if has_custody else None
         self._agents = EngineAgents(lambda: self.store, self._registry, parts.clock, confirm, wakes=not has_custody)
-        self._deliveries = build_channels(parts, None if has_custody else self._left_by_others, confirm)
-        self._memory = EngineMemory(lambda: self.store, parts)
+        self._deliveries = composition.build_channels(parts, None if has_custody else self._left_by_others, confirm)
+        self._memory = composition.EngineMemory(lambda: self.store, parts)
         self._redactor = EventRedactor(parts.redaction, parts.tools)
-        self.choices = build_choices(parts, self._memory, self._redactor)
+        self.choices = composition.build_choices(parts, self._memory, self._redactor)
         """What the conversations of this engine may choose."""
         self._blocked = BlockedTurns(self.choices.find_fault_in_turn, parts.clock)
         self._answering = RunningAnswers()
-        self._performers = build_performers(
+        self._performers = composition.build_performers(
             parts, self._deliveries, self._memory, self._agents, self._blocked, self._answering, confirm
         )
         take = self._take_answer if parts.performs_itself else self.answer
-        self._dispatcher = wrap("dispatcher", parts.dispatcher(self._performers, parts.clock, take))
-        resumers = build_resumers(self._deliveries, self._agents, parts.performers)
-        orphans = self._agents.orphans
-        self._recovery = Recovery(lambda: self.store, self._registry, resumers, orphans, self._blocked)
+        self._dispatcher = composition.wrap("dispatcher", parts.dispatcher(self._performers, parts.clock, take))
+        self._recovery = self._build_recovery()
         self._custody = self._build_custody() if has_custody else None
         self._tree = TreeFeed()
         self._registry.services = self._services()
 
+    def _build_recovery(self) -> Recovery:
+        """Return what goes on with what an earlier process left."""
+        from .composition import build_resumers
+        from .recovery import Recovery
+
+        resumers = build_resumers(self._deliveries, self._agents, self._parts.performers)
+        return Recovery(lambda: self.store, self._registry, resumers, self._agents.orphans, self._blocked)
+
     def _build_custody(self) -> Custody:
         """Return what looks after conversations, where several processes share the store."""
+        from .custody import Custody
+
         settings = self._parts.settings
         return Custody(
             lambda: cast("SharedStore", self.store),
@@ -306,6 +301,11 @@ class Engine(Homebound):
 
     def _services(self) -> LoopServices:
         """Return what all conversations share."""
+        from ..effects.dispatcher import senders_of
+        from .composition import build_observers
+        from .declarations import Declarations
+        from .loop import LoopServices
+
         parts = self._parts
         return LoopServices(
             dispatcher=self._dispatcher,
@@ -387,6 +387,8 @@ class Engine(Homebound):
     def custody_counts(self) -> CustodyCounts:
         """How many conversations this process looks after, and how it has fared; see `CustodyCounts`. All are 0 over a
         database of one process."""
+        from .custody import CustodyCounts
+
         return CustodyCounts() if self._custody is None else self._custody.counts
 
     @property
@@ -470,6 +472,10 @@ class Engine(Homebound):
         and for an owner other than that of the conversation that is worked for. If that conversation is not stored, it
         raises `UnknownConversation`, and if it is closed, `Refused` with `closed`.
         """
+        from .conversation import new_id
+        from .opening import ChosenOpening
+        from .requests import checked_new_id
+
         chosen = ChosenOpening(
             header={
                 "role": role,
@@ -503,6 +509,8 @@ class Engine(Homebound):
     async def _begin(self, chosen: ChosenOpening, conversation_id: str, *, is_new: bool) -> Loop:
         """Create the conversation that an application asks for. Unless its id `is_new`, there may be one with this id:
         it is returned as it is if it was asked for in the same way."""
+        from .opening import log_repairs, opening_of, owner_for
+
         opening = await opening_of(
             conversation_id, self.now(), self.choices, self._parts.policy, chosen, self._is_stored
         )
@@ -527,12 +535,16 @@ class Engine(Homebound):
     async def get(self, conversation_id: str) -> Conversation:
         """Return a handle on a conversation, which shows what is stored by now, in whatever process. Nothing in it
         changes by that. Raises `UnknownConversation`."""
+        from ..persistence.summaries import checked_id
+
         was_in_memory = self._registry.holds(checked_id(conversation_id))
         return await self._handle(await self._registry.get_loop(conversation_id), refreshes=was_in_memory)
 
     async def _handle(self, loop: Loop, *, refreshes: bool = False) -> Conversation:
         """Return a handle on the conversation of this loop. Nothing is missed from here on, and if it `refreshes`, of
         what came before. Raises `EngineClosed` if the engine has begun to close meanwhile."""
+        from .conversation import Conversation
+
         interest = loop.interest()
         if self._relay is not None and (refreshes or loop.is_behind):
             with self._closing_told():
@@ -576,6 +588,8 @@ class Engine(Homebound):
         before, which holds although that one is deleted, or its id. Raises `InvalidInput`, and `UnknownConversation`
         for an id that is not stored.
         """
+        from ..persistence.summaries import ConversationFilter
+
         wanted = ConversationFilter(
             owner=owner,
             metadata=metadata,
@@ -601,6 +615,8 @@ class Engine(Homebound):
         It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
         `EngineClosed`.
         """
+        from ..persistence.summaries import checked_owner
+
         wanted, _ = checked_owner(owner), self.store
         return self._tree.updates(wanted, self._listed, self._registry.streaming)
 
@@ -615,6 +631,8 @@ class Engine(Homebound):
         conversation is as before, but sub-agents of it may be gone; `TracesLeft`, which is one, says that it is gone,
         but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
         """
+        from ..persistence.summaries import checked_id
+
         self.check_may_write()
         await self._registry.delete(checked_id(conversation_id))
 
@@ -635,6 +653,8 @@ class Engine(Homebound):
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that a conversation may choose, in the order in which they were given; those of MCP servers while
         they are connected."""
+        from .choices import offered_tools
+
         return offered_tools(self.choices.tool_registry)
 
     @property
@@ -659,6 +679,8 @@ class Engine(Homebound):
         Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
         cannot be reached.
         """
+        from ..effects.schemas.wire import wire_tools
+
         await asyncio.to_thread(self._parts.models.check)
         if servers:
             left_out = await self._parts.servers.check()
@@ -688,6 +710,8 @@ class Engine(Homebound):
         await self._agents.wait_until_tried()
         await self._deliveries.wait_until_tried()
         if self._custody is not None:
+            from .outbox import until_tried
+
             with self._closing_told():
                 await until_tried(lambda: cast("SharedStore", self.store))
 
@@ -736,6 +760,8 @@ class Engine(Homebound):
 
     async def refresh(self, conversation_id: str) -> None:
         """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
+        from ..persistence.summaries import checked_id
+
         await (await self._registry.get_loop(checked_id(conversation_id))).catch_up()
 
     @property
@@ -767,11 +793,15 @@ class Engine(Homebound):
         for its answer: hand in another one, such as an `EffectFailed`. Other threads give a function that does both to
         `loop.call_soon_threadsafe`, because an error that leaves this call there is only logged.
         """
+        from ..persistence.summaries import checked_id
+
         self.check_may_write()
         asyncio.get_running_loop()  # raises RuntimeError in another thread
         self._take_answer(checked_id(conversation_id), answer)
 
     def _take_answer(self, conversation_id: str, answer: Answer) -> None:
+        from .requests import checked_answer
+
         taken = checked_answer(answer)
         if not self._registry.answer(conversation_id, taken) and self._closing is None:
             task = asyncio.ensure_future(self._load_and_answer(conversation_id, taken))
@@ -830,6 +860,8 @@ class Engine(Homebound):
 
     async def _open_shared(self, custody: Custody, conversations: Store) -> None:
         """Have the conversations show what the other processes do that share the store, and take part in the work."""
+        from .relay import Relay
+
         custody.claim_store()
         store = cast("SharedStore", conversations)
         self._registry.services = replace(self._registry.services, show_others=store.show)
@@ -925,4 +957,6 @@ class Engine(Homebound):
         return await self._recovery.left_by_others(conversation_id, effect_id, target)
 
     async def _listed(self, owner: str | None) -> Sequence[Summary]:
+        from ..persistence.summaries import ConversationFilter
+
         return await self.store.list(ConversationFilter(owner=owner))

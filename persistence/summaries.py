@@ -191,10 +191,11 @@ def _checked_metadata(metadata: Any) -> Metadata:
 
 def _checked_value(name: Any, value: Any) -> JsonValue:
     try:
-        return adapter_of(Block).validate_python({name: value})[name]
+        checked: dict[str, JsonValue] = adapter_of(Block).validate_python({name: value})
     except (ValueError, RecursionError):
         where = shortened(f"metadata[{name!r}]", MAX_QUOTED)
         raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None
+    return checked[name]
 
 
 _STATES = tuple(state.model_fields["type"].default for state in STATES)

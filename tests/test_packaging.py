@@ -62,6 +62,24 @@ def absolute_imports(file: Path) -> Iterator[tuple[str, str]]:
             yield name, f"{file.relative_to(ROOT)}:{node.lineno} imports {name}"
 
 
+FIRST_TURN = """
+import asyncio
+from turnwise import Engine, Policy, tool
+
+@tool
+def look() -> str:
+    'Look.'
+    return 'Nothing.'
+
+async def main():
+    async with Engine.open('sqlite://', policy=Policy(), tools=[look, 'ask_user_question']) as engine:
+        await (await engine.create()).send('Hello')
+
+asyncio.run(main())
+"""
+"""A program that holds a conversation with the rehearsal model."""
+
+
 def loaded_by(statement: str, folder: Path) -> set[str]:
     """Return the names of the modules that a new Python process, started in `folder`, has loaded after `statement`."""
     program = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
@@ -153,6 +171,24 @@ class TestWhatAnImportLoads:
         assert "importlib.metadata" not in loaded_by("import turnwise", tmp_path)
         assert "importlib.metadata" in loaded_by("from turnwise import __version__", tmp_path)
 
+    def test_the_engine_loads_a_third_more_than_its_libraries_at_most(self, tmp_path: Path) -> None:
+        """What an engine is made of is loaded when one is opened: a program that names it may never open one."""
+        engine = loaded_by("from turnwise import Engine", tmp_path)
+        libraries = loaded_by("import pydantic, sqlalchemy", tmp_path)
+
+        assert len(engine) <= 1.3 * len(libraries)
+        assert engine & {"alembic", "anyio", "docstring_parser", "filelock", "httpx", "jsonschema_rs"} == set()
+        assert engine & {"litellm", "pydantic_settings", "puremagic", "sqlalchemy", "transitions"} == set()
+
+    def test_a_first_turn_loads_what_it_needs_and_no_more(self, tmp_path: Path) -> None:
+        """Without a migration, a request over HTTP or a schema to check."""
+        loaded = loaded_by(FIRST_TURN, tmp_path)
+
+        assert "sqlalchemy" in loaded
+        assert (
+            loaded & {"alembic", "aiohttp", "httpx", "jsonschema_rs", "litellm", "mcp", "openai", "puremagic"} == set()
+        )
+
     def test_the_testing_kit_loads_only_the_machine(self, tmp_path: Path) -> None:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
         The contract of a store, which needs one, is an exception."""
@@ -168,8 +204,9 @@ class TestTheMachineIsPure:
     """What a list of forbidden modules, as in the contracts of import-linter, cannot express."""
 
     def test_it_needs_only_pydantic_and_transitions(self) -> None:
-        """Besides these two (pydantic_core is a part of pydantic), `states/` imports only the standard library."""
-        allowed = sys.stdlib_module_names | {"pydantic", "pydantic_core", "transitions"}
+        """Besides these two (pydantic_core is a part of pydantic), `states/` imports only the standard library, and in
+        its `__init__.py` what loads public names on first use."""
+        allowed = sys.stdlib_module_names | {"pydantic", "pydantic_core", "transitions", "lazy_loader"}
 
         places = [
             place
