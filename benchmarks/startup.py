@@ -23,6 +23,7 @@ busy one only the ratios to the baseline say something. An aim that is missed do
 | help | `turnwise --help` and `turnwise --version`, to their ends |
 | chat | `turnwise chat`, until it prompts for a message |
 | demo | `turnwise demo`, until it says what it is, and until the model's first word |
+| first_word | a program that asks a model by `OpenAICompatible`, until the first word, beside one that uses httpx |
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from time import perf_counter
 
 from figures import Figure, at_most, print_figures
@@ -151,14 +154,19 @@ def ratio_of(seconds: float) -> str:
 
 def imports(rounds: int) -> Iterator[Figure]:
     """The public names of the package."""
-    libraries, package, engine = (
+    pure, stored, package, engine = (
         best_of(rounds, partial(time_of, [sys.executable, "-c", program]))
-        for program in ("import pydantic, transitions", "import turnwise", "from turnwise import Engine")
+        for program in (
+            "import pydantic, transitions",
+            "import pydantic, sqlalchemy",
+            "import turnwise",
+            "from turnwise import Engine",
+        )
     )
-    beside = package / libraries
+    beside, of_stored = package / pure, engine / stored
     yield at_most("import turnwise", beside, 1, "of pydantic, transitions", ratio_of(package), name="import-ratio")
-    yield Figure(
-        "from turnwise import Engine", f"{engine:.2f} s{ratio_of(engine)}", name="import-engine", number=engine
+    yield at_most(
+        "from turnwise import Engine", of_stored, 1.3, "of pydantic, sqlalchemy", ratio_of(engine), name="import-engine"
     )
 
 
@@ -196,7 +204,57 @@ def demo(rounds: int) -> Iterator[Figure]:
     yield Figure("  until it says what it is", f"{min(greetings):.2f} s{ratio_of(min(greetings))}")
 
 
-PARTS: dict[str, Part] = {part.__name__: part for part in (imports, help, chat, demo)}
+class _WordServer(BaseHTTPRequestHandler):
+    """Streams one word in OpenAI's protocol."""
+
+    def do_POST(self) -> None:
+        """Answer whatever is asked."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+
+    def log_message(self, *details: object) -> None:
+        """Print nothing."""
+
+
+def first_word(rounds: int) -> Iterator[Figure]:
+    """The first answer of a model, in a new process; litellm is not imported."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _WordServer)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        bare, asked = (
+            best_of(rounds, partial(time_of, [sys.executable, "-c", program, url])) for program in (BARE, ASKED)
+        )
+    finally:
+        server.shutdown()
+    yield at_most("a first word over OpenAICompatible", asked, 1, "s", ratio_of(asked), name="first-word")
+    yield Figure("  beside a request over httpx alone", f"{asked / bare:.1f} × {bare:.2f} s")
+
+
+BARE = """
+import os, sys, httpx
+with httpx.stream("POST", f"{sys.argv[1]}/chat/completions", json={"messages": []}) as response:
+    next(response.iter_lines())
+    os._exit(0)
+"""
+ASKED = """
+import asyncio, os, sys
+from turnwise import Engine, OpenAICompatible
+
+async def main():
+    async with Engine.open("sqlite://", model=OpenAICompatible(sys.argv[1], None, "m")) as engine:
+        async for update in (await engine.create()).stream("Is it?"):
+            if update.type == "token":
+                os._exit(0)
+
+asyncio.run(main())
+"""
+"""Programs that end at the first word of an answer."""
+
+PARTS: dict[str, Part] = {part.__name__: part for part in (imports, help, chat, demo, first_word)}
 
 
 def main() -> None:

@@ -61,7 +61,8 @@ RequestId = Annotated[
 class Body(BaseModel):
     """A body that a client sends. It has no other keys, and a text is not taken for a number."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    # FastAPI makes what reads a body when a route is declared, and expects the class to be complete by then.
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=False)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -87,7 +88,7 @@ class Repeatable(Body):
 class Answer(BaseModel):
     """A body that a client receives. A later version may add keys."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(extra="ignore", json_schema_serialization_defaults_required=True, defer_build=False)
 
 
 Preset: TypeAlias = Literal[

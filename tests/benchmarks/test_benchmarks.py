@@ -51,7 +51,7 @@ def test_the_commands_start_on_a_terminal() -> None:
     lines = figures(STARTUP)
 
     aims = [line for line in lines if "at most" in line]
-    assert len(aims) == 5
+    assert len(aims) == 7
     assert all(line.startswith(("met ", "MISSED ")) for line in aims)
     assert "python -c pass" in lines[-1]
 
