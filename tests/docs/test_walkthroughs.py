@@ -19,7 +19,7 @@ from ..support.http.live_server import serving_app
 from ..support.pages import Page
 from ..support.walkthroughs import PATIENCE, Walk, blocks_of, run_cells
 
-WALKED = ("chat-server", "data", "flask-and-notebooks", "nightly-batch", "testing-a-bot", "voice-host")
+WALKED = ("chat-server", "data", "flask-and-notebooks", "nightly-batch", "operations", "testing-a-bot", "voice-host")
 """The how-to pages that are written as steps: files, commands, and what these print."""
 
 GUIDES = [Page(f"docs/guides/{name}.md") for name in WALKED]
