@@ -103,7 +103,7 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 # The libraries that turnwise is compared with are installed outside of .venv, each into an environment of its own.
 bench: $(ready)  ## measure turnwise beside other libraries, and write docs/development/benchmarks.md: under 15 minutes, on a quiet machine
 	$(bin)/python benchmarks/run.py
-	$(bin)/python docs/generate.py docs/development/benchmarks.md README.md
+	$(bin)/python docs/generate.py
 	$(bin)/python docs/plots.py
 
 docs: $(ready)  ## make docs/reference/machine.md, the tables of the other pages and the picture in README.md again

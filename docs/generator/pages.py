@@ -29,6 +29,7 @@ PAGES = (
     *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("http-api", "rules", "settings", "updates")),
     *(ROOT / "docs" / "reference" / name for name in ("command-line.md", "machine.md")),
     ROOT / "docs" / "development" / "benchmarks.md",
+    ROOT / "docs" / "comparison" / "index.md",
     ROOT / "docs" / "explanation" / "why-events.md",
     ROOT / "README.md",
     ROOT / "docs" / "images" / "machine.svg",

@@ -14,7 +14,6 @@ from typing import get_args
 
 import pytest
 
-from generator.benchmark_results import BYTES, Results
 from turnwise import Policy
 from turnwise.hosts.diagrams.machine_map import machine_map
 from turnwise.states import RefusalCode
@@ -139,21 +138,6 @@ def test_the_numbers_of_the_page_about_typed_answers_are_those_of_the_rules() ->
     """How often an answer is sent back, and how long a schema may be."""
     assert f"times ({Policy().output_retries}) in a turn" in TYPED_ANSWERS.text
     assert f"{MAX_SCHEMA:,} characters" in TYPED_ANSWERS.text
-
-
-@pytest.mark.parametrize("name", ["turnwise", "LangGraph", "pydantic-ai", "openai-agents"])
-def test_the_comparison_has_the_sizes_that_were_measured(name: str) -> None:
-    """In kilobytes a turn, in the column of each library that was measured."""
-    results = Results.read(ROOT / "docs" / "development" / "benchmarks.json")
-    header, *rows = [line.split(" | ") for line in Page("docs/comparison/index.md").text.splitlines() if " | " in line]
-    table = {row[0].strip("| "): row for row in [header, *rows] if len(row) == 7}
-    column = next(index for index, title in enumerate(table[""]) if title.strip("| ") == name)
-    measured = results.best(BYTES, name)
-
-    assert measured is not None
-    kilobytes = measured / 1000
-    cell = table["storage as a conversation grows"][column]
-    assert f"{kilobytes:.0f} kB" in cell or f"{kilobytes:.1f} kB" in cell
 
 
 def test_the_picture_of_the_machine_has_every_state() -> None:
