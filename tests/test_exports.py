@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -136,6 +137,21 @@ def test_the_version_is_that_of_the_installed_package() -> None:
     assert turnwise.__version__ == version("turnwise")
     assert "__version__" in turnwise.__all__
     assert "__version__" in dir(turnwise)
+
+
+SAME_NAMES = """
+import turnwise.states.transcript, turnwise.states.machine
+from turnwise.states import transcript
+print(callable(transcript), callable(turnwise.states.transcript))
+"""
+
+
+@pytest.mark.slow
+def test_a_function_is_not_hidden_by_the_module_of_its_name() -> None:
+    """Also where the module was imported first."""
+    ran = subprocess.run([sys.executable, "-c", SAME_NAMES], capture_output=True, text=True)
+
+    assert (ran.stdout, ran.stderr) == ("True True\n", "")
 
 
 UNKNOWN_NAMES = """

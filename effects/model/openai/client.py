@@ -21,7 +21,7 @@ from ....states.values.output import OutputWay
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ..families import family_named
 from ..keys import without_keys
-from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, logger, tokens_of
+from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, logger, make_failure, tokens_of
 from .body import messages_of, response_format_of, settings_of, tool_choice_of
 from .connection import Connection, failure_of_connection
 from .dialect import ALL, Dialect, LearnedDialect
@@ -132,8 +132,12 @@ class OpenAICompatible:
         return "tool" if self._dialect.takes("tools") else "prompted"
 
     async def ready(self) -> None:
-        """Return when httpx is imported, in a thread."""
-        await self._connection.ready()
+        """Return when httpx is imported, in a thread, and the certificates that are trusted are read. Raises
+        `LlmFailure`."""
+        try:
+            await self._connection.ready()
+        except Exception as error:
+            raise make_failure("internal", self.name, f"{type(error).__name__}: {error}") from None
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, as a stream, and call `show` with each piece of the answer.

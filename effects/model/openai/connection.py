@@ -55,8 +55,9 @@ class Connection:
         self._silence = silence
 
     async def ready(self) -> None:
-        """Load what requests need, in a thread, as it takes a tenth of a second."""
-        await asyncio.to_thread(_certificates)
+        """Load what requests need, once, in a thread, as it takes a tenth of a second."""
+        if not _certificates.cache_info().currsize:
+            await asyncio.to_thread(_certificates)
 
     @asynccontextmanager
     async def lines_of_answer(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:

@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pexpect
 import pytest
+
+from ...support.terminal import ENVIRONMENT, TIMEOUT, at_prompt, end_of
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +75,20 @@ def test_alembic_is_imported_neither_for_a_new_database_nor_for_an_existing_one(
     for imported in (imports_of("demo", "--db", "demo.db", folder=tmp_path) for _ in range(2)):
         assert "sqlalchemy" in imported
         assert "alembic" not in imported
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_chat_says_what_it_waits_for(tmp_path: Path) -> None:
+    """The import of litellm takes seconds."""
+    environment = {**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "OPENAI_API_KEY": "test"}
+    command = ["-m", "turnwise", "chat", "--model", "openai/test"]
+    child = pexpect.spawn(
+        sys.executable, command, cwd=str(tmp_path), env=environment, encoding="utf-8", timeout=TIMEOUT
+    )
+    try:
+        child.expect_exact("loading litellm")
+        at_prompt(child).sendeof()
+
+        assert end_of(child) == 0
+    finally:
+        child.close(force=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,6 +255,32 @@ class TestInAnEngine:
 
         assert (ran.returncode, ran.stdout) == (0, "failed completed cancelled\n"), ran.stderr
 
+    @pytest.mark.slow
+    def test_certificates_that_cannot_be_read_are_a_failure_of_the_request(self, tmp_path: Path) -> None:
+        """The variable names a file that is not there."""
+        ran = subprocess.run(
+            [sys.executable, "-c", WITH_CERTIFICATES],
+            env={**os.environ, "SSL_CERT_FILE": str(tmp_path / "missing.pem")},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+        assert (ran.returncode, ran.stdout) == (0, "failed The model could not be asked.\n"), ran.stderr
+
+
+WITH_CERTIFICATES = """
+import asyncio
+from turnwise import Engine, OpenAICompatible, Policy, Retry
+
+async def main():
+    model = OpenAICompatible("http://127.0.0.1:1/v1", "key", "m")
+    async with Engine.open("sqlite://", model=model, policy=Policy(retry=Retry(attempts=1))) as engine:
+        turn = await (await engine.create()).send("Hello")
+        print(turn.status, turn.failure)
+
+asyncio.run(main())
+"""
 
 WITHOUT_LITELLM = """
 import asyncio, sys
