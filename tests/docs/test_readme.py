@@ -16,6 +16,7 @@ import pytest
 from ..support.cases import holds_for
 from ..support.pages import ROOT, Page, paths_of_pages, table
 from ..support.type_checking import BY_EACH_CHECKER, checked
+from ..support.walkthroughs import FILE
 from ..test_packaging import python_files
 
 # --- The README: its programs run, its diagram is the table's, and its links lead somewhere.
@@ -157,41 +158,40 @@ def test_the_readme_says_where_turnwise_comes_from() -> None:
 # --- The programs of the README and the docs, and the examples, are typed as a reader would type them.
 
 
-NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/")
-"""Beginnings of blocks that need a changed turnwise, or the file of another block under another name."""
+NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/", "# In [")
+"""Beginnings of blocks that need a changed turnwise, that are the file of another block under another name, or that are
+cells of a notebook."""
 
 
-def programs() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file to check: a block that names its file keeps the name."""
+def projects() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name of each project to check, and its files. A page that names its files is one; the programs of all
+    other pages, and the examples, stand side by side."""
+    alone = {f"example_{file.name}": file.read_text(encoding="utf-8") for file in (ROOT / "examples").glob("*.py")}
     for path in ("README.md", *paths_of_pages()):
-        page = Page(path)
-        named = {block: name for name, block in page.files.items()}
-        for number, block in enumerate(page.blocks, start=1):
-            if not block.startswith(NOT_COMPLETE):
-                yield (
-                    named.get(
-                        block, f"{re.sub('[/-]', '_', Path(path).with_suffix('').as_posix()).lower()}_{number}.py"
-                    ),
-                    block,
-                )
-    for example in (ROOT / "examples").glob("*.py"):
-        yield f"example_{example.name}", example.read_text(encoding="utf-8")
+        name = re.sub(r"\W", "_", path.removesuffix(".md")).lower()
+        blocks = [block for block in Page(path).blocks if not block.startswith(NOT_COMPLETE)]
+        named = {block: Path(found[1]).name for block in blocks if (found := FILE.match(block))}
+        files = {named.get(block, f"{name}_{number}.py"): block for number, block in enumerate(blocks, start=1)}
+        if named:
+            yield Path(path).stem, files
+        else:
+            alone |= files
+    yield "alone", alone
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A project of all the programs, which uses turnwise as it is here."""
-    for name, text in programs():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return tmp_path
+PROJECTS = [pytest.param(files, id=name) for name, files in projects()]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
+@pytest.mark.parametrize("files", PROJECTS)
 @BY_EACH_CHECKER
-def test_every_program_is_typed(checker: str, folder: Path) -> None:
+def test_every_program_is_typed(checker: str, files: dict[str, str], tmp_path: Path) -> None:
     """The two checkers that people use find nothing."""
-    ran = checked(checker, folder)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    ran = checked(checker, tmp_path)
 
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
 
