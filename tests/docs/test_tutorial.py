@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..support.browser.tabs import Faults
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAGE = Page("docs/tutorial.md")
 PAUSE = "PAUSE = 1.0"

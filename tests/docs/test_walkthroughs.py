@@ -17,7 +17,7 @@ import pytest
 from ..support.http.event_stream import events_of
 from ..support.http.live_server import serving_app
 from ..support.pages import Page
-from ..support.walkthroughs import PATIENCE, Walk, blocks_of, run_cells
+from ..support.walkthroughs import PATIENCE, Walk, blocks_of, matches, run_cells
 
 WALKED = ("chat-server", "data", "flask-and-notebooks", "nightly-batch", "operations", "testing-a-bot", "voice-host")
 """The how-to pages that are written as steps: files, commands, and what these print."""
@@ -26,7 +26,7 @@ GUIDES = [Page(f"docs/guides/{name}.md") for name in WALKED]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.path.stem)
 def test_its_commands_print_what_it_shows(page: Page, tmp_path: Path) -> None:
     """In an empty folder, from the first command to the last."""
@@ -127,7 +127,7 @@ def test_the_cells_of_the_notebook_print_what_they_show(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 def test_the_batch_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     """Killed in the middle, it labels what is left: each item has one message and one answer in the end."""
     for name, text in Page("docs/guides/nightly-batch.md").files.items():
@@ -159,3 +159,23 @@ def count(database: Path, kind: str) -> int:
         except sqlite3.OperationalError:  # the tables are just being made
             return 0
     return int(number)
+
+
+# --- The reader's eyes.
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("Hello\n", "Hello \n", True),
+        ("Hello\n", "Hello\nthere\n", False),
+        ("Hello …\n", "Hello you and\n", True),
+        ("Hello …\n", "Hello\nyou\n", False),
+        ("…\nthere\n", "Hello\nyou\nthere\n", True),
+        ("…\nthere\n", "Hello\nyou\n", False),
+        ("a.c\n", "abc\n", False),
+    ],
+)
+def test_a_difference_is_seen(shown: str, printed: str, same: bool) -> None:
+    """… stands for anything within a line, and alone for any lines; nothing else does."""
+    assert matches(shown, printed) is same

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from pathlib import Path
 
 from .http.server_process import ServerProcess, started
 from .pages import Page, run_block
+from .programs.missing import missing
 
 PATIENCE = 120.0
 """Seconds to wait for what certainly happens: the machine may be busy."""
@@ -204,6 +206,8 @@ class Walk:
 
     def printed(self, commands: str) -> str:
         """Return what the commands print, to whichever of the two streams. They must succeed."""
+        if "curl " in commands and not shutil.which("curl"):
+            missing("curl is not installed: `apt-get install curl`.")
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", self._here(commands)],
             cwd=self.folder,
