@@ -24,6 +24,7 @@ from ...states.errors import (
     ConfigurationError,
     EngineClosed,
     InvalidInput,
+    NoOutput,
     RefusalCode,
     Refused,
     StoreError,
@@ -89,6 +90,7 @@ _STATUSES: tuple[tuple[type[TurnwiseError], int, str], ...] = (
     (UnknownConversation, 404, "unknown_conversation"),
     (ConfigurationError, 422, "configuration"),
     (CompactionFailed, 502, "compaction_failed"),
+    (NoOutput, 502, "no_output"),
     (StoreError, 503, "store_error"),
     (EngineClosed, 503, "engine_closed"),
 )

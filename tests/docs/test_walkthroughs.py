@@ -93,6 +93,16 @@ def test_a_file_of_another_chat_is_refused(chats: httpx.Client) -> None:
 
 
 @pytest.mark.slow
+def test_the_chat_server_answers_with_an_object(chats: httpx.Client) -> None:
+    """Of the type that its endpoint asks the model for."""
+    path = f"/chats/{chats.post('/chats').json()['id']}"
+
+    answer = chats.post(f"{path}/ticket", json={"id": "1", "text": 'My parcel "Blue" is lost'})
+
+    assert (answer.status_code, {*answer.json()}) == (200, {"title", "urgent"})
+
+
+@pytest.mark.slow
 def test_calls_answers_and_edits_go_through_the_chat_server(chats: httpx.Client) -> None:
     """A call waits for approval; a message is edited; a turn that is over cannot be stopped."""
     chat = chats.post("/chats").json()["id"]
