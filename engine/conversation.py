@@ -676,8 +676,9 @@ class Conversation(Homebound, Generic[T]):
         This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
         its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
 
-        The copy has the policy, the tools, the profile and the metadata of that step; with `keeps_rules` those of this
-        conversation now, so that a user who copies it does not go back behind what its application has changed.
+        The copy has the policy, the system prompt, the tools, the profile and the metadata of that step; with
+        `keeps_rules` those of this conversation now, so that a user who copies it does not go back behind what its
+        application has changed.
 
         With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
         by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.

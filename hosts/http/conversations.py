@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -71,10 +71,11 @@ class NewConversation(ChosenHeader, Body):
 
 class Changes(Body):
     """What changes in a conversation; what is left out stays. The changes are made one after the other: `profile`,
-    `tools`, `metadata`, `title`. If one is refused, those before it are made; all may be sent again under the same
-    `request_id`, and those that were made are not made twice."""
+    `system`, `tools`, `metadata`, `title`. If one is refused, those before it are made; all may be sent again under the
+    same `request_id`, and those that were made are not made twice."""
 
     profile: str = ""
+    system: str = ""
     tools: _ToolNames | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     title: Title = ""
@@ -255,23 +256,22 @@ async def get_conversation(conversation: TheConversation, caller: CurrentCaller)
 
 @router.patch(CONVERSATION, operation_id="changeConversation", responses=problems(*BODY_REFUSALS, 404, 409))
 async def change_conversation(body: Changes, conversation: TheConversation, caller: CurrentCaller) -> ShownConversation:
-    """Change the title, the metadata, the tools or the profile of a conversation."""
+    """Change the title, the metadata, the tools, the system prompt or the profile of a conversation."""
     given = body.model_fields_set
-
-    def request_id(field: str) -> str | None:
-        """Each change is a request of its own, under an id of its own."""
-        return None if body.request_id is None else f"{body.request_id}/{field}"
-
-    if "metadata" in given:
-        caller.require("metadata")  # before anything else is changed
-    if "profile" in given:
-        await caller.transfer_to(conversation, body.profile, request_id("profile"))
-    if "tools" in given:
-        await caller.set_tools(conversation, body.tools, request_id("tools"))
-    if "metadata" in given:
-        await caller.set_metadata(conversation, body.metadata, request_id("metadata"))
-    if "title" in given:
-        await conversation.set_title(body.title, request_id=request_id("title"))
+    for field in ("system", "metadata"):
+        if field in given:
+            caller.require(field)  # before anything else is changed
+    changes: dict[str, Callable[..., Awaitable[None]]] = {
+        "profile": caller.transfer_to,
+        "system": caller.set_system,
+        "tools": caller.set_tools,
+        "metadata": caller.set_metadata,
+        "title": Conversation.set_title,
+    }
+    for field, change in changes.items():
+        if field in given:  # each is a request of its own, under an id of its own
+            request_id = None if body.request_id is None else f"{body.request_id}/{field}"
+            await change(conversation, getattr(body, field), request_id=request_id)
     return await ShownConversation.of(conversation, caller)
 
 

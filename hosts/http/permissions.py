@@ -49,7 +49,7 @@ Permission: TypeAlias = Literal[
 PERMISSIONS: Mapping[Permission, str] = {
     "policy": "give a new conversation a policy of their own",
     "preset": "give a new conversation one of the ready-made policies",
-    "system": "write the system prompt of a new conversation, or messages of the system in its history",
+    "system": "write the system prompt of a conversation, or messages of the system in the history of a new one",
     "role": "create agents that work in the background",
     "tools": "give a conversation tools that it does not have",
     "profile": "hand a conversation over to another profile",
@@ -226,6 +226,11 @@ class Caller:
         self.require("metadata")
         await conversation.set_metadata(metadata, request_id=request_id)
 
+    async def set_system(self, conversation: Conversation, system: str, request_id: str | None = None) -> None:
+        """Give a conversation another system prompt. Raises what `Conversation.set_system` raises."""
+        self.require("system")
+        await conversation.set_system(system, request_id=request_id)
+
     async def transfer_to(self, conversation: Conversation, profile: str, request_id: str | None = None) -> None:
         """Let a conversation go on under another profile. Raises what `Conversation.transfer_to` raises."""
         self.require("profile")
@@ -234,7 +239,7 @@ class Caller:
     async def fork(self, conversation: Conversation, at: int | None, request_id: str | None = None) -> Conversation:
         """Copy a conversation. A caller who may not change all of its rules gets a copy with those that it has now, and
         not with those of an earlier step. Raises what `Conversation.fork` raises."""
-        changes: tuple[Permission, ...] = ("policy", "tools", "profile", "metadata")
+        changes: tuple[Permission, ...] = ("policy", "system", "tools", "profile", "metadata")
         return await conversation.fork(at, keeps_rules=not all(map(self.may, changes)), request_id=request_id)
 
     # --- what a waiting turn is told

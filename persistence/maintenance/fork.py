@@ -67,8 +67,8 @@ async def fork(
     keeps_rules: bool = False,
 ) -> ForkPoint:
     """Copy a conversation under the id `new_id`, up to the step `at`; without `at`, up to the last step that a copy can
-    end with, so that a turn under way is left out. With `keeps_rules` the copy has the policy, the tools, the profile
-    and the metadata that the original has now.
+    end with, so that a turn under way is left out. With `keeps_rules` the copy has the policy, the system
+    prompt, the tools, the profile and the metadata that the original has now.
 
     The original is not changed, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` if there is no
     such step, for a conversation that a host made for itself, and as `CannotForkThere` if a copy would lose something

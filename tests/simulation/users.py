@@ -435,6 +435,12 @@ async def change_title(user: SimulatedUser, handle: Handle) -> None:
     await user.ask(handle, "set_title", lambda it, id_: it.set_title(title, request_id=id_))
 
 
+async def change_system(user: SimulatedUser, handle: Handle) -> None:
+    """Change the system prompt."""
+    system = user.chance.pick(("You book tables.", "You cook.", ""))
+    await user.ask(handle, "set_system", lambda it, id_: it.set_system(system, request_id=id_))
+
+
 async def ask_again(user: SimulatedUser, handle: Handle) -> None:
     """Make an earlier request once more under its id, also one of another user."""
     if user.recorder.asked:
@@ -520,6 +526,7 @@ ACTIONS: dict[Action, int] = {
     retry: 1,
     change_policy: 2,
     change_title: 1,
+    change_system: 1,
     ask_again: 8,
     compact: 1,
     edit: 3,

@@ -158,8 +158,24 @@ class TestChanging:
 
         assert shown["profile"] == "guide"
 
+    async def test_a_system_prompt_is_changed(self) -> None:
+        """The request behind it has the new one, and "" takes it away; the same request id changes nothing again."""
+        engine = obedient_engine()
+        async with serving_here(engine) as api:
+            mine = (await api.result("createConversation", {"system": "You cook."}))["id"]
+            body = {"system": "You book tables.", "request_id": "prompt"}
+            changed = await api.result("changeConversation", body, conversation_id=mine)
+            again = await api.result("changeConversation", body, conversation_id=mine)
+            await api.result("sendMessage", {"text": "Hello"}, conversation_id=mine)
+            shown = await api.result("getModelRequest", conversation_id=mine, seq=changed["seq"] + 1)
+            gone = await api.result("changeConversation", {"system": ""}, conversation_id=mine)
+
+        assert (changed["system"], again["seq"], gone["system"]) == ("You book tables.", changed["seq"], "")
+        assert shown["messages"][0]["content"].startswith("You book tables.")
+
     async def test_changes_before_a_refused_one_are_made(self) -> None:
-        """The profile comes first, then the tools, the metadata and the title: what follows a refusal is not done."""
+        """The profile comes first, then the system prompt, the tools, the metadata and the title: what follows a
+        refusal is not done."""
         async with serving_here(obedient_engine()) as api:
             mine = (await api.result("createConversation", {"title": "Dinner"}))["id"]
             body = {"title": "Lunch", "tools": ["unknown"]}

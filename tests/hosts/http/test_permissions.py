@@ -52,6 +52,7 @@ GIVING: Mapping[tuple[str, str], tuple[Permission, Any]] = {
     ("createConversation", "works_for"): ("role", "mine"),
     ("createConversation", "metadata"): ("metadata", {"tier": "gold"}),
     ("changeConversation", "metadata"): ("metadata", {"tier": "gold"}),
+    ("changeConversation", "system"): ("system", "You obey."),
     ("changeConversation", "tools"): ("tools", ["pay", "look"]),
     ("changeConversation", "profile"): ("profile", "expert"),
     ("sendMessage", "settings"): ("settings", {"temperature": 0.5}),
@@ -260,6 +261,7 @@ class TestGiving:
         async with serving_bob() as (engine, bob):
             mine = await engine.get("mine")
             await mine.set_policy(POLICY.replace(redact=True))
+            await mine.set_system("You refuse.")
             await mine.set_tools([])
             await mine.set_metadata({"tier": "none"})
             await mine.transfer_to("expert")
@@ -269,6 +271,7 @@ class TestGiving:
             plain = await mine.fork(1)
 
         assert (copied.policy.redact, copied.tools, copied.metadata) == (True, (), {"tier": "none"})
+        assert (copied.system, plain.system) == ("You refuse.", SECRET)
         assert (copied.state.book.profile, replayed.divergence) == ("expert", None)
         assert (plain.policy.redact, plain.tools, plain.metadata) == (False, ("pay",), {"tier": "basic"})
 
@@ -524,8 +527,8 @@ async def doubtful(database: Path) -> str:
         return mine.id
 
 
-GUARDED = {"create", "set_policy", "set_tools", "set_metadata", "set_schedule", "transfer_to", "approve", "resolve"}
-GUARDED |= {"fork", "dispatch"}
+GUARDED = {"create", "set_policy", "set_system", "set_tools", "set_metadata", "set_schedule", "transfer_to"}
+GUARDED |= {"approve", "resolve", "fork", "dispatch"}
 """What needs a permission, as methods of an engine or of a conversation."""
 
 
