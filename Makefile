@@ -41,11 +41,9 @@ test: check  ## check, then run the quick tests: a few minutes
 test-all: $(ready_for_site)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
 	$(in_memory) $(pytest) -m "slow$(if $(WITHOUT), and not $(WITHOUT))"
 
-# Each Python has an environment of its own, and so have the floors of the dependencies. uv makes them from what it has
-# downloaded before.
 test-pythons: $(ready)  ## run the quick tests on each Python that turnwise declares, as far as it is installed; PYTHONS=3.13 on one
 	@failed=; for version in $(PYTHONS); do \
-		python$$version --version >/dev/null 2>&1 || { echo "There is no python$$version on the PATH: skipped."; continue; }; \
+		test "$$($(call python_of,$$version))" || { echo "There is no Python $$version here: skipped."; continue; }; \
 		echo "=== Python $$version"; \
 		$(MAKE) --no-print-directory .venv-$$version/ready && $(in_memory) .venv-$$version/bin/python -m pytest -n $(cores) \
 			|| failed="$$failed $$version"; \
@@ -123,16 +121,30 @@ clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 pythons := python3.11 python3 python3.12 python3.13 python3.14 python
 suits := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
+# Each Python has an environment of its own, made by uv from what it has downloaded before. An interpreter is found on the
+# PATH, or among those that pyenv has installed.
 PYTHONS ?= 3.11 3.12 3.13
+python_of = for name in python$(1) $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(1).*/bin/python 2>/dev/null | sort -rV); do \
+	$$name -c 'import sys; print(sys.executable)' 2>/dev/null && break; done
 
 .venv-%/ready: pyproject.toml $(ready)
-	@$(bin)/uv venv --quiet --clear --python python$* .venv-$*
+	@$(bin)/uv venv --quiet --clear --python "$$($(call python_of,$*))" .venv-$*
 	@$(bin)/uv pip install --quiet --python .venv-$*/bin/python --editable '.[dev]'
 	@touch $@
 
+# The lowest version of each dependency, on the lowest Python, and the newest of what the tests need beside. The newest
+# google-api-core, which a2a-sdk needs, would raise the floor of opentelemetry-api.
+extras_with_floors := a2a cron http mcp otel postgres redact speech terminal testing vectors
+tools_of_tests := aiohttp jsonschema opentelemetry-sdk pexpect pytest-asyncio pytest-timeout pytest-xdist pyyaml setuptools
+uv_for_floors := $(bin)/uv pip install --quiet --python .venv-floors/bin/python
+
 .venv-floors/ready: pyproject.toml $(ready)
-	@$(bin)/uv venv --quiet --clear --python 3.11 .venv-floors
-	@$(bin)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct --editable '.[dev]'
+	@$(bin)/uv venv --quiet --clear --python "$$($(call python_of,3.11))" .venv-floors
+	@echo 'google-api-core<2.26' > .venv-floors/constraints.txt
+	@$(bin)/uv pip compile --quiet --python 3.11 --resolution lowest-direct --constraints .venv-floors/constraints.txt \
+		$(extras_with_floors:%=--extra %) --output-file .venv-floors/floors.txt pyproject.toml > /dev/null
+	@$(uv_for_floors) --requirements .venv-floors/floors.txt $(tools_of_tests)
+	@$(uv_for_floors) --no-deps --editable .
 	@touch $@
 
 $(venv):

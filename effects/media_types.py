@@ -183,7 +183,8 @@ def _by_magic(head: bytes) -> Iterator[str]:
         matches = puremagic.magic_string(head)
     except (puremagic.PureError, ValueError):
         return
-    yield from (canonical(match.mime_type) for match in matches if match.mime_type)
+    telling = (match for match in matches if match.byte_match.strip(b"\0"))  # zeros begin files of any type
+    yield from (canonical(match.mime_type) for match in telling if match.mime_type)
 
 
 def described(media_type: str) -> str:

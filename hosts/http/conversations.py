@@ -275,7 +275,9 @@ async def change_conversation(body: Changes, conversation: TheConversation, call
     return await ShownConversation.of(conversation, caller)
 
 
-@router.delete(CONVERSATION, status_code=204, operation_id="deleteConversation", responses=problems(404))
+@router.delete(
+    CONVERSATION, status_code=204, response_model=None, operation_id="deleteConversation", responses=problems(404)
+)
 async def delete_conversation(conversation_id: ConversationId, engine: CurrentEngine, caller: CurrentCaller) -> None:
     """Remove a conversation, its sub-agents and all that was said in them for good."""
     stored = conversation_id  # it is deleted although its log may be damaged, unless that tells whose it is

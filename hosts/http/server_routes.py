@@ -59,6 +59,7 @@ class GivenToken(Body):
 @public_router.post(
     "/session",
     status_code=204,
+    response_model=None,
     operation_id="openSession",
     responses=problems(*BODY_REFUSALS),
     openapi_extra=NEEDS_NO_TOKEN,
@@ -68,7 +69,9 @@ async def open_session(body: GivenToken, request: Request, response: Response, h
     set_session(response, request, body.token, host.token, host.wrong_tokens)
 
 
-@public_router.delete("/session", status_code=204, operation_id="closeSession", openapi_extra=NEEDS_NO_TOKEN)
+@public_router.delete(
+    "/session", status_code=204, response_model=None, operation_id="closeSession", openapi_extra=NEEDS_NO_TOKEN
+)
 async def close_session(request: Request, response: Response) -> None:
     """Remove the cookie."""
     clear_session(response, request)

@@ -1,4 +1,4 @@
-"""What must be right before a version is published: changelog, notes, citation."""
+"""What must be right before a version is published: changelog, notes, citation, and the bounds of dependencies."""
 
 from __future__ import annotations
 
@@ -55,3 +55,21 @@ class TestNotes:
         assert citation.keys() >= {"cff-version", "title", "message", "authors"}
         assert (citation["title"], citation["license"]) == (PROJECT["name"], PROJECT["license"])
         assert "version" not in citation
+
+
+class TestBounds:
+    """Whatever else an application installs, turnwise is not in its way."""
+
+    def test_an_upper_bound_says_why(self) -> None:
+        """On its line, since it keeps applications from what has been mended since. The extra `dev` is nobody's."""
+        published = PYPROJECT.split("[project.scripts]")[0].split("\ndev = [")[0]
+        bounded = re.findall(r'^ +"[^"]*<.*$', published, re.MULTILINE)
+
+        assert [line for line in bounded if not re.search(r'",  # \w', line)] == []
+
+    def test_every_dependency_has_a_floor(self) -> None:
+        """The oldest version on which the tests have run."""
+        extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
+        listed = [*PROJECT["dependencies"], *(each for name, extra in extras.items() for each in extra)]
+
+        assert [each for each in listed if ">=" not in each and not each.startswith("turnwise[")] == []

@@ -534,7 +534,7 @@ class TestRefusals:
                 "The function dispatched is chosen by the type of an argument that is given by position, "
                 "but a model gives arguments by name.",
             ),
-            (datetime.date.isoformat, "The parameters of isoformat are not known to Python."),
+            (max, "The parameters of max are not known to Python."),
             (protocol, "The parameter it of protocol has a type that cannot be described to a model as JSON."),
             (
                 lambda: 3,
