@@ -1,7 +1,7 @@
 """The client for servers that speak OpenAI's protocol: what it sends, and what becomes of a server in trouble.
 
-What it shares with litellm is tested with both clients in `tests/effects/model/litellm`: the tests that use the fixture
-`each_client`.
+What it shares with litellm is tested with both clients, here and in `tests/effects/model/litellm`, by tests that use
+the fixture `each_client`.
 """
 
 from __future__ import annotations
