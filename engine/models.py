@@ -13,7 +13,6 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer
 from ..effects.model.families import family_of
 from ..effects.model.litellm.llm import LiteLlm
-from ..effects.model.openai.client import OpenAICompatible
 from ..effects.model.outputs import way_of
 from ..effects.model.port import Llm, name_of, ready_of, takes
 from ..effects.model.rehearsal import REHEARSAL, RehearsalLlm
@@ -162,7 +161,7 @@ class Models:
     def refused_tools(self) -> Iterator[str]:
         """Yield a sentence for each tool without which a model is asked, because its server has refused it."""
         for name, model in self.by_name.items():
-            for tool in model.refused_tools if isinstance(model, LiteLlm | OpenAICompatible) else ():
+            for tool in getattr(model, "refused_tools", ()):
                 yield f"The tool {tool} is left out for the model {shortened(name, MAX_QUOTED)}, which refuses it."
 
     def check(self) -> None:

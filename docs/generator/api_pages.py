@@ -2,13 +2,15 @@
 
 Docstrings are written for people who read the source: programs are indented, names stand in backticks, and pages are
 named by their path in the repository. On the site programs are coloured, and names and pages are links. Of a class only
-what its users write or read is shown. mkdocs.yml lists this file as an extension of griffe, which reads the source.
+what its users write or read is shown, also where it has that from an abstract class that no page shows. mkdocs.yml
+lists this file as an extension of griffe, which reads the source.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,13 @@ class ApiPages(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Change what the pages show of the package."""
         shown = {path: _shown(pkg, path) for path in _paths()}
+        public = {item.canonical_path for item in shown.values()}
+        for item in shown.values():
+            if item.is_class:
+                _take_over(item, public)
         places = {path.rpartition(".")[2]: path for path in shown}
         for path, item in shown.items():
             places |= {f"{path.rpartition('.')[2]}.{name}": f"{path}.{name}" for name in _public(item)}
-        public = {item.canonical_path for item in shown.values()}
         for path, item in shown.items():
             own = {name: f"{path}.{name}" for name in _public(item)}
             for documented in [item, *(item.members[name] for name in own)]:
@@ -97,6 +102,16 @@ def _linked(found: re.Match[str]) -> str:
 
 
 # --- classes
+
+
+def _take_over(item: Any, public: set[str]) -> None:
+    """Give a class the members that it has from abstract classes that no page shows."""
+    for base in item.mro():
+        if base.canonical_path not in public and "ABC" in map(str, base.bases):
+            for name in [name for name in _public(base) if name not in item.members]:
+                member = copy(base.members[name])
+                member.docstring = copy(member.docstring)
+                item.set_member(name, member)
 
 
 def _change_class(item: Any, public: set[str]) -> None:

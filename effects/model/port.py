@@ -290,6 +290,9 @@ class Llm(Protocol):
     come. It is asked for the usage of an answer that is cut off or stopped. Without it the tokens are estimated without
     a cost.
 
+    It may have `refused_tools`, the names, as requests have them, of tools that its server does not take. They are told
+    by `Engine.check`.
+
     It may have `ready`, a coroutine function without arguments that returns when the model can take requests, after it
     has loaded a library for example. It is awaited before each request, and the deadline of the request begins when it
     has returned. Raises `LlmFailure`. An engine calls it when it opens, too, so that the first request waits less. It

@@ -1,13 +1,8 @@
 """A model of any of a hundred providers, asked through litellm.
 
-litellm translates between the providers' protocols; everything else is decided by the machine. So there is one request,
-and one answer or one typed failure: nothing is retried, except for a request in a form that the server refused, nothing
-falls back to another model, and nothing is printed. Importing litellm takes seconds. An engine begins with it when it
-opens, and no deadline of a request includes it.
-
-A request with a file that a model does not take is refused as a whole. Once that is known, as the application says,
-as litellm's list says, or as refusals have taught, the request is not sent: it fails at once, as the provider would
-have it fail, and the conversation goes on without the file.
+litellm translates between the providers' protocols; everything else is decided by the machine. So litellm retries
+nothing, falls back to no other model, and prints nothing. Importing it takes seconds. An engine begins with that when
+it opens, and no deadline of a request includes it.
 """
 
 from __future__ import annotations
@@ -20,14 +15,13 @@ from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.files import FileKind
-from ....states.values.messages import NOTHING_SPENT, Usage
-from ....states.values.output import OutputWay
+from ....states.values.messages import Usage
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ..families import CONTENT, Need, family_named, maker_of
 from ..openai.body import response_format_of, settings_of, tool_choice_of
 from ..openai.dialect import ALL, Dialect, LearnedDialect
-from ..openai.failures import BrokenAnswer, failure_of_answer
 from ..openai.senses import Senses
+from ..openai.served_model import ServedModel
 from ..openai.stream_assembler import PAUSED, StreamAssembler
 from ..openai.tokens import OWN_PRICES, Tokens, tokens_in
 from ..openai.traits import Arguments, copy_json
@@ -65,7 +59,7 @@ MOST_PAUSES = 8
 long as it does by itself, so this is more than any answer needs."""
 
 
-class LiteLlm:
+class LiteLlm(ServedModel):
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`.
 
     With `model`, that is litellm's name, and `name` is what conversations call it: so an engine has one model with two
@@ -80,6 +74,8 @@ class LiteLlm:
     so on. `window` is how many tokens one request may hold; models in litellm's list need none. `takes` says which
     files the model can be shown, `{"image": True, "audio": False}`; of other kinds litellm's list or the first refusals
     tell. Raises `ConfigurationError` for an option that an application cannot set.
+
+    Only `warm`, `check`, `ready` and requests import litellm.
     """
 
     def __init__(
@@ -97,31 +93,27 @@ class LiteLlm:
             raise ConfigurationError(
                 f"These options of litellm are set by turnwise and cannot be given: {', '.join(reserved)}."
             )
-        self.name = name
-        self.model = name if model is None else model
-        self.family = family or family_named(self.model)
+        model = name if model is None else model
+        super().__init__(
+            name,
+            model,
+            dialect=LearnedDialect(name, model, dialect, kind_of),
+            senses=Senses(takes, self._is_listed_to_take),
+            secrets=_secrets_in(options),
+        )
+        self.family = family or family_named(model)
         self._window = window
         self._options = options
-        self._dialect = LearnedDialect(name, self.model, dialect, kind_of)
-        self._listed = self.model.replace(RESPONSES, "/")
+        self._listed = model.replace(RESPONSES, "/")
         """The name under which litellm lists the model, whatever protocol it is asked over."""
         self._costs = Costs(self._listed, options)
-        self._senses = Senses(takes, self._is_listed_to_take)
-        self._missing_tools = set[str]()
         self._litellm: Any = None
         self._can_be_asked = False
-        self._largest: int | None = None
-        """The size of the largest request that the model has accepted."""
 
     @property
     def window(self) -> int | None:
-        """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
+        """The tokens that one request may hold, or None if that is not known."""
         return listed_model(self._listed).window if self._window is None else self._window
-
-    def takes(self, kind: FileKind) -> bool | None:
-        """Whether the model takes files of this kind: as the application says, or as litellm's list says. None if that
-        is not known. Does not import litellm."""
-        return self._senses.declared(kind)
 
     def _is_listed_to_take(self, kind: FileKind) -> bool | None:
         if kind in NEVER_TAKEN.get(self.model.partition("/")[0], ()):
@@ -130,21 +122,12 @@ class LiteLlm:
 
     @property
     def is_priced(self) -> bool:
-        """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
-        Does not import litellm."""
+        """Whether it is known what a request costs: from litellm's list, or because a price is given as an option."""
         return listed_model(self._listed).is_priced or any(price in self._options for price in PRICES)
 
-    def output_way(self, has_tools: bool) -> OutputWay:
-        """How this model is asked for a typed answer, beside other tools or without. Does not import litellm.
-
-        A provider that holds an answer to a schema may keep the model from calling tools by that, so beside tools it is
-        done only by those that let a model call them all the same.
-        """
-        if self._dialect.takes("response_format") and self._holds_to_schema(has_tools):
-            return "native"
-        return "tool" if self._dialect.takes("tools") else "prompted"
-
     def _holds_to_schema(self, has_tools: bool) -> bool:
+        """A provider that holds an answer to a schema may keep the model from calling tools by that, so beside tools it
+        is done only by those that let a model call them all the same."""
         listed, protocol = listed_model(self._listed), self.model.partition("/")[0]
         is_elsewhere = any(self._options.get(name) for name in _ADDRESSES)
         if not is_elsewhere and (listed.provider or protocol) in _SCHEMA_BESIDE_TOOLS and listed.takes_schema:
@@ -161,17 +144,6 @@ class LiteLlm:
             self._litellm = load_litellm()
         except Exception as error:
             raise ConfigurationError(self._describe(error)) from error
-
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """What the server does not take, as far as it is known, so that requests are sent without: `streams`, `seed`,
-        `the tool find`."""
-        return self._dialect.refused
-
-    @property
-    def refused_tools(self) -> tuple[str, ...]:
-        """The names, as the model sees them, of the tools that the server does not take."""
-        return self._dialect.refused_tools
 
     @property
     def can_be_asked(self) -> bool:
@@ -207,26 +179,10 @@ class LiteLlm:
         cause = shortened(f"{type(error).__name__}: {error}", MAX_QUOTED)
         return f"The model {self.name} cannot be asked, because litellm cannot be imported ({cause})."
 
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Send the request once, as a stream, and call `show` with each piece of the answer.
-
-        Raises `LlmFailure`. However this ends, also by a cancel, the connection is closed before it returns. It sets no
-        deadline for the whole answer: put `asyncio.timeout` around it.
-        """
-        try:
-            await self.ready()
-            if not self._can_be_asked and (fault := self._find_fault()) is not None:
-                raise LlmFailure(*fault)
-            self._can_be_asked = True
-            self._senses.check(request)
-            answer = await self._ask(request, show)
-        except Exception as error:
-            failure = self._failure_of(error, request)
-            self._senses.note_failure(request, failure)
-            raise failure from None
-        self._largest = max(request.size, self._largest or 0)
-        self._senses.note_answer(request)
-        return answer
+    def _check_can_be_asked(self) -> None:
+        if not self._can_be_asked and (fault := self._find_fault()) is not None:
+            raise LlmFailure(*fault)
+        self._can_be_asked = True
 
     def estimate(self, request: ModelRequest, written: str) -> Usage:
         """About what a request has cost when this text of its answer has come. Needs litellm to be loaded."""
@@ -235,12 +191,8 @@ class LiteLlm:
     def _priced(self, tokens: Tokens, *, estimated: bool = False) -> Usage:
         return tokens.usage(self._costs.cost_of(tokens, self._litellm), estimated=estimated)
 
-    def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
-        if isinstance(error, LlmFailure):
-            return error
-        if isinstance(error, BrokenAnswer):
-            return failure_of_answer(error, self.name, self._secrets())
-        return failure_of(error, self.name, self._secrets(), request, self._largest)
+    def _failure_of_request(self, error: Exception, request: ModelRequest) -> LlmFailure:
+        return failure_of(error, self.name, self._secrets, request, self._largest)
 
     def _find_fault(self) -> tuple[FailureKind, str] | None:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
@@ -250,7 +202,7 @@ class LiteLlm:
         except Exception:
             sentence = f"The model {self.model!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
-        if not self._secrets() and (missing := _missing_keys(self._litellm, self.model, provider)):
+        if not self._secrets and (missing := _missing_keys(self._litellm, self.model, provider)):
             return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
         return None
 
@@ -280,20 +232,12 @@ class LiteLlm:
         """Send the request once, in one form."""
         stream = await self._sent(_own_copy(arguments))
         assembler = StreamAssembler.of(request, show)
-        try:
+        with self._reading(assembler, request, show):
             if not arguments["stream"]:
                 return self._whole_answer(stream, assembler, request)
             reader = AnswerReader(stream, assembler, self._litellm)
             await reader.read()
             return self._answer(assembler, reader.response, request)
-        except asyncio.CancelledError:
-            if assembler.usage:
-                show(Token("", usage=self._priced(tokens_in(assembler.usage))))
-            raise
-        except Exception as error:
-            failure = self._failure_of(error, request)
-            failure.usage = self._spent_on_part(assembler, request)
-            raise failure from None
 
     async def _sent(self, arguments: Arguments) -> Any:
         """Send the request, and return litellm's stream of the answer, or the whole answer if there is no stream."""
@@ -362,9 +306,8 @@ class LiteLlm:
         for name in unknown:
             if name == "web_search" and self._takes(SEARCH, otherwise=False):
                 arguments[SEARCH] = {}
-            elif name not in self._missing_tools:
-                self._missing_tools.add(name)
-                logger.warning("The model %s has no tool %s of its provider, so it is asked without.", self.name, name)
+            else:
+                self._tell_missing_tool(name)
         return arguments
 
     def _takes_tool_choice(self) -> bool:
@@ -380,21 +323,6 @@ class LiteLlm:
         # Where nobody has counted the tokens, litellm estimates how many they are.
         tokens = tokens_in(assembler.usage or getattr(response, "usage", None))
         return assembler.answer(self._priced(tokens, estimated=not assembler.usage), request.model)
-
-    def _spent_on_part(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
-        """What was spent on an answer that broke off: as told, else about what the part takes that has come."""
-        if assembler.usage:
-            return self._priced(tokens_in(assembler.usage))
-        if assembler.is_empty:
-            return NOTHING_SPENT
-        return self.estimate(request, assembler.thinking + assembler.text)
-
-    def _secrets(self) -> list[str]:
-        return [
-            value
-            for name, value in self._options.items()
-            if isinstance(value, str) and value.strip() and any(word in name for word in _SECRET_OPTIONS)
-        ]
 
 
 _SCHEMA_BESIDE_TOOLS = frozenset({"openai", "azure"})
@@ -430,6 +358,14 @@ def _continued(answer: ModelAnswer, more: ModelAnswer) -> ModelAnswer:
 
 def _text_blocks(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []
+
+
+def _secrets_in(options: Mapping[str, Any]) -> list[str]:
+    return [
+        value
+        for name, value in options.items()
+        if isinstance(value, str) and value.strip() and any(word in name for word in _SECRET_OPTIONS)
+    ]
 
 
 def _own_copy(arguments: Arguments) -> Arguments:

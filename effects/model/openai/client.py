@@ -3,35 +3,31 @@
 Most servers of open models speak that protocol (vLLM, SGLang, llama.cpp, Ollama, LM Studio), and so do many providers
 and gateways. For these nothing needs to be translated, so nothing needs litellm, whose import takes seconds: the first
 word comes as soon as the server has it.
-
-There is one request, and one answer or one typed failure: nothing is retried, except for a request in a form that the
-server refused, and nothing falls back to another model.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, get_args
 
 from ....states.errors import ConfigurationError
 from ....states.values.files import FileKind
-from ....states.values.messages import NOTHING_SPENT, Usage
-from ....states.values.output import OutputWay
+from ....states.values.messages import Usage
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
 from ..families import family_named
 from ..keys import without_keys
-from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, logger, make_failure, tokens_of
+from ..port import LlmFailure, ModelAnswer, ModelRequest, Token, make_failure, tokens_of
 from .body import messages_of, response_format_of, settings_of, tool_choice_of
-from .connection import Connection, failure_of_connection
+from .connection import Connection, kind_of_connection
 from .dialect import ALL, Dialect, LearnedDialect
 from .events import Chunk, Events
-from .failures import BrokenAnswer, failure_of_answer, failure_of_refusal, kind_of_response
+from .failures import failure_of_refusal, kind_of_response
 from .reading import read_chunks
 from .refusals import RefusedRequest
 from .senses import Senses
+from .served_model import ServedModel
 from .stream_assembler import StreamAssembler
-from .tokens import OWN_PRICES, Tokens, cost_by, has_prices, tokens_in
+from .tokens import OWN_PRICES, Tokens, cost_by, has_prices
 from .traits import Arguments
 
 HeldToSchema = Literal["never", "alone", "always"]
@@ -45,7 +41,7 @@ the setting `llm_chat_timeout_sec`, is the same."""
 _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options", "n"})
 
 
-class OpenAICompatible:
+class OpenAICompatible(ServedModel):
     """The model `model` of the server at `base_url`, which speaks OpenAI's chat completions.
 
         OpenAICompatible("http://localhost:8000/v1", None, "qwen3-8b")
@@ -85,51 +81,34 @@ class OpenAICompatible:
         parameters: Mapping[str, Any] | None = None,
         timeout: float = SILENCE,
     ) -> None:
-        self.model = _checked_name(model)
-        self.name = model if name is None else name
+        model = _checked_name(model)
+        key = (key or "").strip()
+        own = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {**own, **(headers or {})}
+        name = model if name is None else name
+        super().__init__(
+            name,
+            model,
+            dialect=LearnedDialect(name, model, dialect, _kind_of),
+            senses=Senses(takes),
+            secrets=[*([key] if key else ()), *headers.values()],
+        )
         self.window = window
         self.family = family or family_named(f"openai/{model}")
         self._schema = _checked_schema(schema)
         self._parameters = _checked_parameters(parameters)
-        self._key = (key or "").strip()
-        own = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._headers = {**own, **(headers or {})}
-        self._connection = Connection(base_url, self._headers, _checked_timeout(timeout))
-        self._dialect = LearnedDialect(self.name, self.model, dialect, _kind_of)
-        self._senses = Senses(takes)
-        self._told_tools = set[str]()
-        self._largest: int | None = None
-        """The size of the largest request that the model has accepted."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+        self._connection = Connection(base_url, headers, _checked_timeout(timeout))
 
     @property
     def is_priced(self) -> bool:
         """Whether it is known what a request costs: because prices were given."""
         return has_prices(self._parameters)
 
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """What the server does not take, as far as it is known, so that requests are sent without: `streams`, `seed`,
-        `the tool look_up`."""
-        return self._dialect.refused
+    def _check_can_be_asked(self) -> None:
+        """Return, since only an answer tells."""
 
-    @property
-    def refused_tools(self) -> tuple[str, ...]:
-        """The names, on the wire, of the tools that the server does not take."""
-        return self._dialect.refused_tools
-
-    def takes(self, kind: FileKind) -> bool | None:
-        """Whether the model takes files of this kind, as the application says; None if it does not."""
-        return self._senses.declared(kind)
-
-    def output_way(self, has_tools: bool) -> OutputWay:
-        """How this model is asked for a typed answer, beside other tools or without."""
-        holds = self._schema == "always" or (self._schema == "alone" and not has_tools)
-        if holds and self._dialect.takes("response_format"):
-            return "native"
-        return "tool" if self._dialect.takes("tools") else "prompted"
+    def _holds_to_schema(self, has_tools: bool) -> bool:
+        return self._schema == "always" or (self._schema == "alone" and not has_tools)
 
     async def ready(self) -> None:
         """Return when httpx is imported, in a thread, and the certificates that are trusted are read. Raises
@@ -139,53 +118,27 @@ class OpenAICompatible:
         except Exception as error:
             raise make_failure("internal", self.name, f"{type(error).__name__}: {error}") from None
 
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Send the request once, as a stream, and call `show` with each piece of the answer.
-
-        Raises `LlmFailure`. However this ends, also by a cancel, the connection is closed before it returns. It sets no
-        deadline for the whole answer: put `asyncio.timeout` around it.
-        """
-        try:
-            await self.ready()
-            self._senses.check(request)
-            answer = await self._dialect.ask(
-                self._arguments(request), lambda form, shown: self._attempt(form, request, shown), show
-            )
-        except Exception as error:
-            failure = self._failure_of(error, request)
-            self._senses.note_failure(request, failure)
-            raise failure from None
-        self._largest = max(request.size, self._largest or 0)
-        self._senses.note_answer(request)
-        return answer
-
     def estimate(self, request: ModelRequest, written: str) -> Usage:
         """About what a request has cost when this text of its answer has come."""
         return self._priced(Tokens(tokens_of(request.size), tokens_of(len(written))), estimated=True)
 
     # --- one request
 
+    async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        return await self._dialect.ask(
+            self._arguments(request), lambda form, shown: self._attempt(form, request, shown), show
+        )
+
     async def _attempt(self, arguments: Arguments, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, in one form."""
-        assembler = StreamAssembler.of(request, show)
-        events = Events()
-        try:
-            async with self._connection.lines_of_answer(arguments) as lines:
+        assembler, events = StreamAssembler.of(request, show), Events()
+        async with self._connection.lines_of_answer(arguments) as lines:
+            with self._reading(assembler, request, show):
                 async for _ in read_chunks(_chunks_in(lines, events), assembler, assembler.add):
                     pass
-            assembler.check(is_marked=events.is_done)
-            assembler.close()
-            return assembler.answer(self._usage_of(assembler, request), request.model)
-        except asyncio.CancelledError:
-            if assembler.usage:
-                show(Token("", usage=self._usage_of(assembler, request)))
-            raise
-        except RefusedRequest:  # it is no failure yet: the server may take another form
-            raise
-        except Exception as error:
-            failure = self._failure_of(error, request)
-            failure.usage = NOTHING_SPENT if assembler.is_empty else self._usage_of(assembler, request)
-            raise failure from error
+                assembler.check(is_marked=events.is_done)
+                assembler.close()
+                return assembler.answer(self._usage_of(assembler, request), request.model)
 
     def _arguments(self, request: ModelRequest) -> Arguments:
         """The body of the request."""
@@ -209,41 +162,25 @@ class OpenAICompatible:
         """The tools that the server runs itself, where they are given as it defines them. The names that are known of
         other protocols mean nothing in this one, which is told in a warning, once."""
         wanted = request.settings.server_tools or ()
-        for name in {one for one in wanted if isinstance(one, str)} - self._told_tools:
-            self._told_tools.add(name)
-            logger.warning("The model %s has no tool %s of its provider, so it is asked without.", self.name, name)
+        for name in (one for one in wanted if isinstance(one, str)):
+            self._tell_missing_tool(name)
         return [one for one in wanted if not isinstance(one, str)]
 
     # --- what came of it
 
-    def _usage_of(self, assembler: StreamAssembler, request: ModelRequest) -> Usage:
-        """The usage as it was told, else about what was written."""
-        if assembler.usage:
-            return self._priced(tokens_in(assembler.usage))
-        return self.estimate(request, assembler.written)
-
     def _priced(self, tokens: Tokens, *, estimated: bool = False) -> Usage:
         return tokens.usage(cost_by(self._parameters, tokens), estimated=estimated)
 
-    def _failure_of(self, error: Exception, request: ModelRequest) -> LlmFailure:
-        match error:
-            case LlmFailure():
-                return error
-            case RefusedRequest():
-                told = without_keys(f"{error.refusal.status} {error.text}", self._secrets)
-                return failure_of_refusal(error.refusal, self.name, told, request, self._largest)
-            case BrokenAnswer():
-                return failure_of_answer(error, self.name, self._secrets)
-            case _:
-                return failure_of_connection(error, self.name, self._secrets)
-
-    @property
-    def _secrets(self) -> list[str]:
-        return [self._key, *self._headers.values()] if self._key else [*self._headers.values()]
+    def _failure_of_request(self, error: Exception, request: ModelRequest) -> LlmFailure:
+        if isinstance(error, RefusedRequest):
+            told = without_keys(f"{error.refusal.status} {error.text}", self._secrets)
+            return failure_of_refusal(error.refusal, self.name, told, request, self._largest)
+        told = without_keys(f"{type(error).__name__}: {error}", self._secrets)
+        return make_failure(kind_of_connection(error), self.name, told)
 
 
 def _kind_of(error: Exception) -> FailureKind:
-    return kind_of_response(error.refusal) if isinstance(error, RefusedRequest) else "internal"
+    return kind_of_response(error.refusal) if isinstance(error, RefusedRequest) else kind_of_connection(error)
 
 
 async def _chunks_in(lines: AsyncIterator[str], events: Events) -> AsyncIterator[Chunk]:

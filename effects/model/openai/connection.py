@@ -20,8 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
-from ..keys import without_keys
-from ..port import LlmFailure, make_failure
+from ..port import LlmFailure
 from .events import lines_in
 from .failures import MalformedChunk
 from .refusals import Refusal, RefusedRequest
@@ -63,7 +62,7 @@ class Connection:
     async def lines_of_answer(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:
         """Send this body, and yield the lines of the answer. Behind the context the connection is closed.
 
-        Raises `RefusedRequest`, `LlmFailure` for a redirect, and what httpx raises; `failing_kind` knows that.
+        Raises `RefusedRequest`, `LlmFailure` for a redirect, and what httpx raises; `kind_of_connection` knows that.
         """
         import httpx
 
@@ -110,13 +109,8 @@ async def _beginning_of(response: httpx.Response) -> str:
     return bytes(read[:LARGEST_REFUSAL]).decode(response.charset_encoding or "utf-8", "replace")
 
 
-def failure_of_connection(error: Exception, model: str, secrets: list[str]) -> LlmFailure:
-    """The failure that an error of the connection stands for, or one of this program."""
-    detail = without_keys(f"{type(error).__name__}: {error}", secrets)
-    return make_failure(_kind_of(error), model, detail)
-
-
-def _kind_of(error: Exception) -> FailureKind:
+def kind_of_connection(error: Exception) -> FailureKind:
+    """The kind of an error of the connection; `internal` for one of this program."""
     import httpx
 
     match error:

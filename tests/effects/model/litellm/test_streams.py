@@ -440,6 +440,15 @@ class TestFailures:
         """They are read as Gemini writes them."""
         assert await kind_of(answers("It ", finish=reason), GEMINI) == kind
 
+    async def test_what_the_server_has_counted_is_spent(self) -> None:
+        """Although nothing of the answer came, it has read the request."""
+        counted = chunk(usage={"prompt_tokens": 7, "completion_tokens": 0})
+
+        with pytest.raises(LlmFailure) as caught:
+            await ask(bare(counted, Data({"error": {"message": "overloaded", "code": 503}})))
+
+        assert (caught.value.usage.input_tokens, caught.value.usage.estimated) == (7, False)
+
     async def test_calls_that_cannot_be_told_apart(self) -> None:
         """They are asked for again, and none of them runs."""
         both = [{"index": 0, "function": {"name": "weather", "arguments": text}} for text in ("{}", '{"city": "Oslo"}')]
