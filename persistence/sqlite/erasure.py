@@ -73,7 +73,7 @@ class Begun(NamedTuple):
 
 _ERASE_PART = """
 DELETE FROM file_parts WHERE rowid = (
-    SELECT rowid FROM file_parts WHERE file = ?1 AND file NOT IN (SELECT key FROM files) LIMIT 1
+    SELECT rowid FROM file_parts WHERE file = ? AND file NOT IN (SELECT key FROM files) LIMIT 1
 )
 """
 _ABANDONED_FILES = "SELECT DISTINCT file FROM file_parts WHERE file NOT IN (SELECT key FROM files)"
