@@ -340,8 +340,14 @@ def exclusive_use(address: Address) -> Iterator[None]:
         lock.release()
 
 
+ALREADY_OPEN = (
+    "is already open in another engine; close that one first, open it here with `read_only=True`, or keep the"
+    " conversations in PostgreSQL, which several processes can share."
+)
+
+
 def _already_open(address: Address) -> StoreError:
-    return StoreError(f"{address.name} is already open in another engine; close that one first.")
+    return StoreError(f"{address.name} {ALREADY_OPEN}")
 
 
 def in_use(address: Address) -> bool:

@@ -69,13 +69,20 @@ def test_the_chat_server_keeps_its_users_apart(chats: httpx.Client) -> None:
 
 @pytest.mark.slow
 def test_the_chat_server_limits_messages(chats: httpx.Client) -> None:
-    """So many a minute of one user; another one is not concerned."""
+    """So many a minute of one user; another one is not concerned. Neither a message that is sent again counts, nor one
+    that is refused."""
     chat = chats.post("/chats").json()["id"]
+    missing = {"sha256": "0" * 64, "url": "", "media_type": "text/csv", "name": "report.csv", "size": 21}
+    refused = chats.post(f"/chats/{chat}/messages", json={"id": "0", "text": "Hello!", "files": [missing]})
+    assert refused.status_code == 422
     answers = [
         chats.post(f"/chats/{chat}/messages", json={"id": str(number), "text": "Hello!"}) for number in range(11)
     ]
 
+    again = chats.post(f"/chats/{chat}/messages", json={"id": "0", "text": "Hello!"})
+
     assert [answer.status_code for answer in answers] == [202] * 10 + [429]
+    assert again.status_code == 202
     chat = chats.post("/chats", headers=BO).json()["id"]
     assert chats.post(f"/chats/{chat}/messages", json={"id": "1", "text": "Hi"}, headers=BO).status_code == 202
 
@@ -110,7 +117,7 @@ def test_calls_answers_and_edits_go_through_the_chat_server(chats: httpx.Client)
     chats.post(f"{path}/messages", json={"id": "1", "text": "Cancel the order 7"})
     with chats.stream("GET", f"{path}/events") as events:
         shown = (event.json for event in events_of(events))
-        states = (one.get("state", one) for one in shown)  # of a snapshot, or of a change
+        states = (one.get("state", one).get("data", {}) for one in shown)  # of a snapshot, or of a change
         call_id = next(state["call_id"] for state in states if "call_id" in state)
 
     allowed = chats.post(f"{path}/approvals", json={"call_id": call_id, "allowed": True})

@@ -13,6 +13,7 @@ import pytest
 
 from turnwise import Conversation, Engine
 from turnwise.hosts.terminal.configuration import command_line, options_for, read_settings, short_ids
+from turnwise.persistence.sqlite.file import ALREADY_OPEN
 
 from ...support.terminal import (
     DEMO_TOOLS,
@@ -188,7 +189,7 @@ async def test_a_second_engine_is_refused(asking: Conversation, database: Path) 
     demo = await run_beside("demo", "--db", database, cwd=database.parent)
 
     for done in (chat, demo):
-        assert_one_sentence(done, "is already open in another engine; close that one first.")
+        assert_one_sentence(done, ALREADY_OPEN)
 
 
 @pytest.mark.slow

@@ -28,7 +28,15 @@ from turnwise.persistence.sql.statements import Statement
 from turnwise.persistence.sqlite import database as database_module
 from turnwise.persistence.sqlite import file, schema
 from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.file import APPLICATION_ID, INTERVAL, REVISIONS, Address, configured, connect
+from turnwise.persistence.sqlite.file import (
+    ALREADY_OPEN,
+    APPLICATION_ID,
+    INTERVAL,
+    REVISIONS,
+    Address,
+    configured,
+    connect,
+)
 from turnwise.persistence.sqlite.schema import SCRIPTS, run_migrations
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.summaries import ConversationFilter
@@ -299,8 +307,8 @@ class TestTheLock:
         link.symlink_to(path)
         store = await SqliteStore.open(path)
 
-        assert await refusal(path) == f"{path} is already open in another engine; close that one first."
-        assert await refusal(link) == f"{link} is already open in another engine; close that one first."
+        assert await refusal(path) == f"{path} {ALREADY_OPEN}"
+        assert await refusal(link) == f"{link} {ALREADY_OPEN}"
         await store.close()
 
     @pytest.mark.slow
@@ -314,7 +322,7 @@ class TestTheLock:
             conversations = await reading.list()
             await reading.close()
 
-        assert sentence == f"{path} is already open in another engine; close that one first."
+        assert sentence == f"{path} {ALREADY_OPEN}"
         assert conversations == ()
 
     async def test_closing_releases_it(self, path: Path) -> None:
@@ -347,7 +355,7 @@ class TestTheLock:
         assert await address_of(path).is_in_use()
         await store.close()
 
-        assert from_outside == within == f"{path} is already open in another engine; close that one first."
+        assert from_outside == within == f"{path} {ALREADY_OPEN}"
         assert not await address_of(path).is_in_use()
 
     @pytest.mark.skipif(sys.platform != "linux", reason="The lock on the database itself is one of Linux.")

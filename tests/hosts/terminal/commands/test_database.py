@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from turnwise import Conversation, Engine
 from turnwise.hosts.terminal.commands.database import MAX_LEVELS, Branch, arranged, transcript_lines, tree_lines
 from turnwise.persistence import Summary
+from turnwise.persistence.sqlite.file import ALREADY_OPEN
 from turnwise.states import Schedule
 from turnwise.states.values.acts import Audience
 from turnwise.states.values.messages import Message
@@ -350,7 +351,7 @@ class TestDoctor:
         assert examined.stdout == "All is well: 1 conversation, 2 steps.\n"
         assert json.loads(exported.stdout.splitlines()[1])["conversation"] == busy.id
         for done in refused:
-            assert_one_sentence(done, "is already open in another engine; close that one first.")
+            assert_one_sentence(done, ALREADY_OPEN)
 
 
 class TestWithoutADoubt:
