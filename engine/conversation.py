@@ -792,13 +792,15 @@ class Conversation(Homebound, Generic[T]):
         """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
         return repairs_of(await self._read_entries(0, 1))
 
-    async def turns(self) -> tuple[EndedTurn[T], ...]:
+    async def turns(self, *, hidden: bool = False) -> tuple[EndedTurn[T], ...]:
         """Return the turns of this branch that have ended, oldest first. Turns are never numbered anew, so there is a
-        gap where others are hidden."""
+        gap where others are hidden. With `hidden` those of all branches are returned: what was edited or regenerated
+        has cost something, too."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read_contents()
         branches = projection.transcript.branches
-        shown = (turn for turn in projection.turns.values() if branches is None or branches.shows(turn.number))
+        turns = projection.turns.values()
+        shown = (turn for turn in turns if hidden or branches is None or branches.shows(turn.number))
         return tuple(replace(turn, reading=self._reading_of(turn)) for turn in shown)
 
     async def usage(self, since: datetime | None = None) -> Usage:

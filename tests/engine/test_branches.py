@@ -62,6 +62,7 @@ class TestEdit:
             assert (turn.number, turn.reply, turn.status) == (4, "B (2)", "completed")
             assert await shown(conversation) == ["a", "a (1)", "B", "B (2)"]
             assert [one.number for one in await conversation.turns()] == [1, 4]
+            assert [one.number for one in await conversation.turns(hidden=True)] == [1, 2, 3, 4]
             assert (await conversation.replay()).divergence is None
 
     async def test_the_first_message_and_then_the_new_one(self, database: Database) -> None:

@@ -439,7 +439,7 @@ def export(
 
     Exit 1 if a damaged one was left out. With --format openai its messages are written as other programs read them: a
     JSON list, and with --all a line {"messages": […], "tools": […]} for each conversation that has an answer, as for
-    fine-tuning.
+    fine-tuning. A typed answer, and a call by which the model speaks, such as talk, are answers.
     """
     settings = _settings(db=db, tools=tools, debug=debug)
     _check_one_or_all(conversation_id, everything)

@@ -15,7 +15,7 @@ import io
 import json
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
@@ -25,8 +25,9 @@ from uuid import uuid4
 
 from ....effects.files import NoFiles, PreparedFile
 from ....effects.given_files import TakenFiles
+from ....effects.model.outputs import TOOL as TYPED_ANSWER
 from ....effects.model.shown_files import with_bytes
-from ....effects.tools.catalogue import BUILT_IN
+from ....effects.tools.catalogue import BUILT_IN, bare_name
 from ....effects.tools.registry import ToolRegistry
 from ....engine.redactor import EventRedactor
 from ....engine.requests import make
@@ -272,7 +273,8 @@ def _write_example(messages: _Messages, tools: ToolRegistry) -> str | None:
     It ends with the last answer, so a turn that was cancelled, or has not ended, is left out where nothing follows it.
     All of these `tools` are described, and those that are called; one that is not known may take anything.
     """
-    answers = [place for place, message in enumerate(messages) if _is_answer(message)]
+    refused = {one["tool_call_id"] for one in messages if one["role"] == "tool" and _is_error(one["content"])}
+    answers = [place for place, message in enumerate(messages) if _is_answer(message, refused, tools)]
     if not answers:
         return None
     example = messages[: answers[-1] + 1]
@@ -284,8 +286,21 @@ def _write_example(messages: _Messages, tools: ToolRegistry) -> str | None:
     return json.dumps(line, ensure_ascii=False)
 
 
-def _is_answer(message: dict[str, Any]) -> bool:
-    return message["role"] == "assistant" and not message.get("tool_calls")
+def _is_answer(message: dict[str, Any], refused: Set[str], tools: ToolRegistry) -> bool:
+    """Whether the assistant answers: by a text alone, or by a call that ran and that answers. `Pure.`"""
+    calls = message.get("tool_calls") or ()
+    answering = (call for call in calls if call["id"] not in refused and _answers(call["function"]["name"], tools))
+    return message["role"] == "assistant" and (not calls or any(answering))
+
+
+def _answers(name: str, tools: ToolRegistry) -> bool:
+    """Whether a call of this tool is an answer: it gives a typed answer, speaks to the user, or ends the work."""
+    tool = tools.find(name) or BUILT_IN.get(bare_name(name))
+    return name == TYPED_ANSWER or (tool is not None and not {"speech", "work_complete"}.isdisjoint(tool.acts))
+
+
+def _is_error(content: object) -> bool:
+    return isinstance(content, str) and content.startswith("Error: ")
 
 
 def _definition(name: str) -> dict[str, Any]:

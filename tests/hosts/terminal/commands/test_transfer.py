@@ -4,15 +4,18 @@ read messages for and from other programs.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from turnwise import Conversation
+from turnwise import Conversation, Engine, presets
 from turnwise.hosts.terminal.commands.transfer import read_histories, write_one
 from turnwise.states import InvalidInput, UserCancel
+from turnwise.testing import ScriptedLlm, call, reply
 
 from ....support.terminal import (
     InProcessRun,
@@ -33,6 +36,13 @@ DANGLING = {
     "role": "assistant",
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
 }
+
+
+class Titled(BaseModel):
+    """A typed answer."""
+
+    title: str
+
 
 KEY = "".join(("AK", "IAQ4Z7WNX2LPRT6VHC"))
 
@@ -336,6 +346,26 @@ class TestCommands:
         assert asked["name"] == "ask_user_question"
         assert "questions" in asked["parameters"]["properties"]
         assert called["name"] == example["messages"][2]["tool_calls"][0]["function"]["name"]
+
+    def test_an_example_may_end_with_a_call_that_answers(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """A typed answer and what a tool says to the user are answers; a typed answer that was refused is none."""
+
+        async def store_all() -> None:
+            calls = [call("final_result", title="A"), call("talk", text="Good day!"), reply("")]
+            calls += [call("final_result", title=9)] * 3
+            model = ScriptedLlm(calls)
+            async with Engine.open(tmp_path / "turnwise.db", model=model, tools=["talk"]) as engine:
+                await (await engine.create(title="typed")).send("Hello", output=Titled)
+                await (await engine.create(policy=presets.talk(), tools=["talk"])).send("Hello")
+                await (await engine.create(title="refused")).send("Hello", output=Titled)
+
+        asyncio.run(store_all())
+
+        done = in_process("export", "--all", "--format", "openai")
+
+        last = [json.loads(line)["messages"][-1]["tool_calls"][0]["function"] for line in done.stdout.splitlines()]
+        assert sorted(one["name"] for one in last) == ["final_result", "talk"]
+        assert done.stderr.count("is left out: it has no answer.") == 1
 
     def test_secrets_are_removed_under_a_preset_that_removes_them(
         self, tmp_path: Path, in_process: InProcessRun
