@@ -38,12 +38,13 @@ from .media_types import UNKNOWN, Contradiction, canonical, described, media_typ
 class File:
     """A file to send: `File(Path("report.pdf"))`, `File(b"…", name="voice.wav")`, `File("https://example.org/a.png")`.
 
-    `source` is a path, the bytes themselves, an https:// URL, or a data: URL that holds the bytes. What a file is, its
-    bytes say; `media_type` is needed only where they do not, and an address whose ending says nothing is that of an
-    image without it. `name` is what people and the model call it; of a path it is the last part.
+    `source` is a path, the bytes themselves, an https:// URL, or a data: URL that holds the bytes. The type of a
+    file is determined from its bytes, or from the ending of a URL; `media_type` is needed only where they do not tell
+    it. Without it, a URL with an unknown ending counts as an image. `name` is what people and the model call the file;
+    by default it is the last part of the path.
 
-    A path is read when the file is sent. The provider fetches what stands at an address, as long as the conversation
-    goes on; nothing of it is stored.
+    A path is read when the file is sent. A file at a URL is not stored: the provider fetches it with each request that
+    shows it.
     """
 
     __slots__ = ("media_type", "name", "source")

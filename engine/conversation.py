@@ -146,12 +146,12 @@ class SendOptions(TypedDict, total=False):
 
 
 class Conversation(Homebound, Generic[T]):
-    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`. A `Conversation[Ticket]`
-    is one whose turns end with a `Ticket`, unless a message or a profile asks for something else.
+    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`. In a
+    `Conversation[Ticket]` turns end with a `Ticket`, unless a message or a profile asks for another type.
 
     Any number of handles may exist. Each remembers the question that it has last seen, so a late answer never applies
-    to the next one. Every method that requests something raises `Refused` if the conversation does not take it now;
-    then nothing has changed.
+    to the next one. Every method that makes a request raises `Refused` if the conversation does not allow it now; then
+    nothing has changed.
     """
 
     def __init__(self, engine: Engine, loop: Loop, home: Home | None) -> None:
@@ -220,21 +220,21 @@ class Conversation(Homebound, Generic[T]):
         bytes, an https:// URL, or a `File`, which also says a name; `Policy.files` says how large they may be, and how
         many. Their bytes are stored once beside the log. With files the text may be empty.
 
-        `settings` are parameters of the model requests of the turn that takes the message, such as its temperature or
-        its `tool_choice`; what they leave open, the turn's profile and the policy decide.
+        `settings` are parameters of the model requests of the turn that takes the message, such as `temperature` or
+        `tool_choice`. Others are those of the turn's profile and of the policy.
 
-        `when_busy` says what happens to the message during a turn; None leaves that to the policy. Queued messages
-        begin the next turn together; a steered one enters the current turn before its next model request; one that
-        interrupts stops the current turn, as `cancel` does, and begins the next one. It may tell what the user has
-        `heard`, as `cancel` has it; `when_busy` may be left out then.
+        `when_busy` says what happens to the message during a turn: `"refuse"`, `"queue"`, `"steer"` or `"interrupt"`;
+        None leaves that to the policy. Queued messages begin the next turn together. A steered message enters the
+        current turn before its next model request. An interrupting message stops the current turn, as `cancel` does,
+        and begins the next one. With `heard`, as in `cancel`, a message interrupts without `when_busy`.
 
         With `wait=False` the method returns as soon as the message is stored, and the turn has the status of that
-        moment. A message that is sent again under the same `message_id` is not taken twice: the turn that took it is
+        moment. A message that is sent again under the same `message_id` is handled once: the turn that took it is
         returned.
 
-        `output` is the form that the answer must have: a type, such as a pydantic model, a dataclass or a TypedDict,
-        several types in a tuple for any of them, an `Output`, or a JSON schema. `turn.output` is the answer then, and
-        docs/guides/typed-answers.md says more. Of several messages in one turn the newest that says so decides.
+        `output` is the type that the answer must have: a pydantic model, a dataclass or a TypedDict, a tuple of types
+        of which the answer has one, an `Output`, or a JSON schema. `turn.output` is then the answer; see
+        docs/guides/typed-answers.md. If several messages of one turn have an `output`, the newest decides.
 
         Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
         `withdrawn`, `closed`, or, in a conversation that an older version began, `failed`, in which case it still
@@ -333,11 +333,11 @@ class Conversation(Homebound, Generic[T]):
     async def resolve(
         self, call_id: str, verdict: Resolution, *, request_id: str | None = None, wait: bool = True
     ) -> Turn[T]:
-        """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
-        Waits as `send` does.
+        """Say what became of a call in doubt: a call that was running when a process ended, and that must not run
+        twice. Waits as `send` does.
 
-        With `ran` or `did_not_run` the model is told so; with `again` the tool runs once more. Raises `Refused` with
-        `wrong_state` unless this call is in doubt.
+        With `"ran"` or `"did_not_run"` the model is told so; with `"again"` the tool runs once more. Raises `Refused`
+        with `wrong_state` unless this call is in doubt.
         """
         handled = await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict)
         return await self._turn(handled, wait=wait)
@@ -374,18 +374,17 @@ class Conversation(Homebound, Generic[T]):
         """Stop the turn with this number, and wait until it has stopped; without a number, the turn under way, whoever
         began it: this handle, another one, another agent, or the schedule.
 
-        What the model had written of its answer is kept. `heard` tells how much of what was said in the turn the user
-        has really heard, where they interrupted a voice: the words from the first one on, or those of the last text.
-        The rest is cut from the transcript, and the model is told where it was interrupted. Spaces, punctuation,
-        capitals and marks of Markdown may differ; what is no beginning of what was said is quoted to the model, and
-        nothing is cut. `heard=""` says that nothing was heard. A voice speaks on when the turn has ended: then this
-        cuts what was said in it, and is no no-op.
+        What the model had written of its answer is kept. When the user interrupted a voice, `heard` says how much they
+        heard: the beginning of what was said in the turn, or of the last text. The rest is cut from the transcript, and
+        the model is told where it was interrupted. Spaces, punctuation, capitals and marks of Markdown may differ. If
+        `heard` is no such beginning, it is quoted to the model, and nothing is cut. `heard=""` says that nothing was
+        heard. With `heard` the newest turn is cut even if it has ended, because a voice may still be speaking then.
 
-        A click that may come late names the turn that its user saw, so that it does not stop the next one. Tools that
-        ignore the cancel delay it no longer than `Policy.cancel_deadline`. If nothing runs, or another turn than the
-        one named, it is a no-op. A cancel without effect is not in the log: the engine remembers its `request_id` only
-        as long as it has the conversation in memory, so after a restart only `turn` protects a later turn from a
-        repeated cancel.
+        If a click may arrive late, pass the turn that its user saw, so that it does not stop the next one. Tools that
+        ignore the cancel delay it no longer than `Policy.cancel_deadline`. If no turn is under way, or another turn
+        than the given one, the cancel does nothing. A cancel without effect is not in the log: the engine remembers its
+        `request_id` only as long as it has the conversation in memory, so after a restart only `turn` protects a later
+        turn from a repeated cancel.
         """
         filled = {"usage"} if turn is not None else {"turn", "usage"}
         if turn is None:
@@ -409,8 +408,8 @@ class Conversation(Homebound, Generic[T]):
         """Wait until the turn under way ends or waits for a person, and return it; if none is under way, return the
         newest turn at once.
 
-        It does not matter who began the turn: another handle, another engine over the same store, or a process that has
-        ended since. The steps of another engine are looked for twice a second. Raises `Refused` with `wrong_state` if
+        Another handle, another engine over the same store, or a process that has ended since may have begun the turn.
+        Steps of other engines are read twice a second. Raises `Refused` with `wrong_state` if
         there was no turn yet, and what `send` raises.
         """
         with suppress(Refused):  # the store takes nothing at the moment; what is known here is as it was stored
@@ -453,8 +452,8 @@ class Conversation(Homebound, Generic[T]):
         request_id: str | None = None,
         wait: bool = True,
     ) -> Turn[T]:
-        """Say this in place of the message that was sent under `message_id`, and wait as `send` does. The message and
-        all that followed it are hidden: no model is shown them any more, and `branches` lists them. A turn under way is
+        """Replace the message that was sent under `message_id`, and wait as `send` does. The message and all that
+        followed it are hidden: no model is shown them any more, and `branches` lists them. A turn under way is
         cancelled first.
 
         The message keeps its files, unless others are given. It has `request_id` as its id from now on, under which
@@ -475,20 +474,20 @@ class Conversation(Homebound, Generic[T]):
         return await self._turn_elsewhere(handled, wait=wait)
 
     async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
-        """Have the messages of the newest turn answered again, in a turn of its own, and wait as `send` does. The turn
-        is hidden, and the messages stand in the transcript once. A turn under way is cancelled first.
+        """Have the messages of the newest turn answered again, in a new turn, and wait as `send` does. The old turn is
+        hidden, so the messages are in the transcript once. A turn under way is cancelled first.
 
-        A click that may come late names the newest `turn` that its user saw. Raises `Refused`: `moved_on` if another
+        If a click may arrive late, pass the newest `turn` that its user saw. Raises `Refused`: `moved_on` if another
         one is the newest, `nothing_to_regenerate`, and what `edit` raises.
         """
         handled = await self._elsewhere.request(Rewound, {}, lambda tree: tree.answered_again(turn), request_id)
         return await self._turn_elsewhere(handled, wait=wait)
 
     async def rewind(self, to: int | str, *, request_id: str | None = None, wait: bool = True) -> None:
-        """Go back: to the turn with this number, which is the newest one then (0: to the beginning), or to where the
-        message with this id was sent, which is hidden, too. What follows is hidden, and `branches` lists it. A turn
-        under way is cancelled; with `wait=False` the method returns as soon as the request is stored. If nothing
-        follows, nothing happens.
+        """Hide the end of the conversation. With the number of a turn, that turn becomes the newest one (0: none is
+        left); with the id of a message, that message and all that follows it are hidden. `branches` lists what is
+        hidden. A turn under way is cancelled; with `wait=False` the method returns as soon as the request is stored. If
+        there is nothing to hide, nothing happens.
 
         Raises `Refused`: `unknown_turn`, `unknown_message`, `hidden`, and what `edit` raises.
         """
@@ -535,11 +534,11 @@ class Conversation(Homebound, Generic[T]):
     # --- its rules, its title, its schedule, a copy of it
 
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
-        """Change the policy from the next turn on. Without `models` or `profiles` of its own it leaves the
-        conversation those that it has.
+        """Change the policy from the next turn on. If it does not choose `models` or `profiles`, the conversation keeps
+        those that it has.
 
         Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
-        carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
+        apply, `InvalidInput`, and `Refused` with `busy` during a turn.
         """
         try:
             rules = self._choices.rules_after(self._loop.projection.context, policy)
@@ -565,8 +564,8 @@ class Conversation(Homebound, Generic[T]):
     ) -> None:
         """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
         keeps its own. None stands for all that the engine has. A tool is given by its name, or as it was given to
-        `Engine.open`. With `narrows` they must be among those that the conversation has when the change arrives: so a
-        host lets a user take tools away and not bring others in.
+        `Engine.open`. With `narrows` they must be among those that the conversation has when the change arrives, so
+        that a user can remove tools but not add any.
 
         Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
         another one, and `Refused` with `wrong_state` for tools beyond those of the conversation, if it `narrows`.
@@ -596,27 +595,28 @@ class Conversation(Homebound, Generic[T]):
         await self._request(DetailsChanged, request_id, title=title)
 
     async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
-        """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
-        `ToolContext.metadata` and `Engine.list` can select by. The marks of a host stay. Raises `InvalidInput`."""
+        """Replace the metadata of the conversation: JSON values under names that the application chooses. Tools see
+        them as `ToolContext.metadata`, and `Engine.list` can select by them. The marks of a host stay. Raises
+        `InvalidInput`."""
         await self._request(DetailsChanged, request_id, metadata=checked_metadata(metadata, self._marks))
 
     async def set_system(self, system: str, *, request_id: str | None = None) -> None:
-        """Give the conversation another system prompt, from its next model request on, also if a turn is under way; ""
-        takes it away. What was said stays, and each request that was made before is remembered with the prompt that it
-        had. Raises `InvalidInput`."""
+        """Change the system prompt from the next model request on, also if a turn is under way; "" removes it. What was
+        said stays, and `model_request` shows each earlier request with the prompt that it had. Raises
+        `InvalidInput`."""
         await self._request(DetailsChanged, request_id, system=system)
 
     async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
-        """Let the conversation go on under another profile of its policy: from its next model request on, also if a
-        turn is under way, and in all later turns, for which no profile is chosen any more. It keeps its user and all
-        that was said. A policy without this profile ends it. Raises `Refused` with `unknown_profile`."""
+        """Switch to another profile of the policy, from the next model request on, also if a turn is under way. Later
+        turns keep it, and no profile is chosen for them. The history stays. A policy without this profile ends the
+        hand-over. Raises `Refused` with `unknown_profile`."""
         await self._request(ProfileTransferred, request_id, profile=profile)
 
     async def compact(self, *, request_id: str | None = None, wait: bool = True) -> None:
-        """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
+        """Summarize everything so far. The summary replaces the history in requests to models; the log and the
         transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`; with `wait=False`
-        as soon as the request is stored. Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and
-        the like during a turn."""
+        as soon as the request is stored. Raises `CompactionFailed` if it failed, and `Refused` (`busy` and the like)
+        during a turn."""
         handled = await self._request(CompactionRequested, request_id)
         if not wait:
             return
@@ -651,7 +651,7 @@ class Conversation(Homebound, Generic[T]):
     ) -> None:
         """Let the conversation wake up after each interval (`every`, in seconds or as a `timedelta`), or at the moments
         of a `cron` expression in the time zone `zone`, in place of what it was scheduled for before. Without either it
-        has no schedule. At each of these moments it reads `task` and begins a turn; a turn under way ends before.
+        has no schedule. At each of these moments a turn begins with the message `task`; a turn under way ends before.
 
         Raises `InvalidInput` for an expression that is not valid or never comes, an unknown time zone, and an interval
         of less than a second or more than ten years; `ConfigurationError` for a cron expression where the extra `cron`
@@ -673,15 +673,15 @@ class Conversation(Homebound, Generic[T]):
         it cannot end, because something would be lost: raises `CannotForkThere`, whose `steps` are the nearest ones
         that are possible. `InvalidInput` is raised if there is no such step.
 
-        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
-        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy.
+        This conversation is not changed, and may be busy. The copy has neither its schedule nor deliveries that are
+        still due. Deleting it does not delete the copy.
 
-        The copy has the policy, the system prompt, the tools, the profile and the metadata of that step; with
-        `keeps_rules` those of this conversation now, so that a user who copies it does not go back behind what its
-        application has changed.
+        The copy has the policy, the system prompt, the tools, the profile and the metadata of that step. With
+        `keeps_rules` it has those that this conversation has now, so that a user cannot undo a change of the
+        application by copying an earlier step.
 
-        With a `request_id` the copy is made once: a call that is repeated, because no answer came, returns it as it is
-        by now. If it was made up to another step, `Refused` with `event_id_reused` is raised.
+        With a `request_id` the copy is made once: a repeated call returns it as it is by now. If it was made up to
+        another step, `Refused` with `event_id_reused` is raised.
         """
         from ..persistence.maintenance.fork import fork, fork_once
 
@@ -736,13 +736,13 @@ class Conversation(Homebound, Generic[T]):
         no update of this conversation has had yet.
 
         A model that fails in the middle of its answer writes it again. So a client that shows the tokens of an answer
-        discards them at a token of another `(request, attempt)`, and at a `state_change` whose state has another one.
-        In the middle of an answer a snapshot has the text so far as `streaming`; with `after` it comes as one token of
-        each kind, `from_start`, which replaces what is shown.
+        must discard them at a token of another `(request, attempt)`, and at a `state_change` whose state has another
+        one. In the middle of an answer a snapshot has the text so far as `streaming`. With `after` the text so far
+        comes as one token of each kind, with `from_start`, which replaces what is shown.
 
-        A step may have no updates. A client that has to know whether it shows everything passes `caught_up`: it is
-        called in the event loop, with the number of the newest step (`state.book.seq`), each time the client has taken
-        the updates of all steps and asks for more.
+        A step may have no updates. To know whether it shows everything, a client passes `caught_up`: it is called in
+        the event loop, with the number of the newest step (`state.book.seq`), each time the client has taken the
+        updates of all steps and asks for more.
         """
         return self._showing(self._watcher(after, caught_up).updates())
 
@@ -776,11 +776,12 @@ class Conversation(Homebound, Generic[T]):
         return await self._loop.files.part(file if isinstance(file, str) else file.sha256, start, end)
 
     async def keep_file(self, file: GivenFile) -> FileReference:
-        """Store a file that a later message shall have: `send(files=[reference])`.
+        """Store a file for a later message: `send(files=[reference])`.
 
-        It is no part of the conversation until then. One that no message has had for a day goes when the next one is
-        kept. Raises `InvalidInput` for a file that cannot be used, and, with the subject `waiting`, if the files that
-        wait already are as large as those of five messages; `Refused` with `closed`; and `StorageFailed`."""
+        It is no part of the conversation until then. A file that no message has used for a day is removed when the next
+        one is stored. Raises `InvalidInput` for a file that cannot be used, and, with the subject `waiting`, if the
+        unused files are together as large as those of five messages may be; `Refused` with `closed`; and
+        `StorageFailed`."""
         self._loop.check_may_write()
         if isinstance(self.state, Closed):
             raise Refused("closed")
@@ -867,7 +868,7 @@ class Conversation(Homebound, Generic[T]):
 
     @property
     def owner(self) -> str | None:
-        """Whom the conversation belongs to, as its application said when it created it."""
+        """The owner of the conversation, which the application gave when it created it."""
         return self._loop.projection.context.owner
 
     @property
@@ -878,7 +879,7 @@ class Conversation(Homebound, Generic[T]):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the application noted about the conversation: a copy of it."""
+        """The metadata of the conversation: a copy."""
         return deepcopy(self._loop.projection.context.metadata)
 
     @property
@@ -930,7 +931,7 @@ class Conversation(Homebound, Generic[T]):
 
     async def model_request(self, seq: int) -> RequestView:
         """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
-        being sent. It is written again from the log, by the code that wrote it then.
+        being sent. The same code builds it again from the log.
 
         Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
         `Damaged` if the log cannot be read.

@@ -96,7 +96,7 @@ def _blocking_door(opens: Callable[Concatenate[type[Any], P], Engine]) -> _Block
 
 
 class Engine(Homebound):
-    """Conversations in one store, and what they need to go on. Get it from `Engine.open`; it opens when it is entered
+    """Runs the conversations of one database. Get it from `Engine.open`; it opens when it is entered
     or awaited."""
 
     @classmethod
@@ -135,53 +135,53 @@ class Engine(Homebound):
 
         It may be awaited instead (`engine = await Engine.open(…)`); then you must `await engine.close()`.
 
-        A conversation asks `model`, and `fallback_models` in order if that fails, unless it chooses another one when it
-        is created: one of these or of `models`. Each is a name that litellm knows, `rehearsal`, or an object of the
+        A conversation asks `model`, and if that fails the `fallback_models` in order, unless it chooses one of these or
+        of `models` when it is created. Each is a name that litellm knows, `rehearsal`, or an object of the
         `Llm` port; a `ModelSpec` is a name together with the model's window, for models that litellm does not list.
         `tools` are functions, `@tool` functions, or names of built-in tools; a conversation has all of them, unless it
-        chooses some when it is created. Everything that is said to the user goes out through each of the `channels`,
-        objects of the `Channel` port. `policy` is for conversations created without one; its models are replaced by
+        chooses some when it is created. Each text for the user is delivered over each of the `channels`, objects of the
+        `Channel` port. `policy` is for conversations created without one; its models are replaced by
         those given here. `profiles` are for conversations whose policy names none; the first one is the default.
         `settings` are read from the environment and from `turnwise.toml` if they are not given. `clock` tells the time
         and waits: by default the clock of the operating system, in tests a `turnwise.testing.ManualClock`. With a
         `tracer_provider` of OpenTelemetry, each turn, model request, run of a tool and attempt to deliver is a span;
         the global one, `opentelemetry.trace.get_tracer_provider()`, is used only if you pass it.
 
-        `mcps` are MCP servers by name, whose tools are offered as `<name>:<tool>`. The engine opens although a server
-        is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by
-        name (`files:read`, `files:*` for all) before their server is there.
+        `mcps` are MCP servers by name, whose tools are offered as `<name>:<tool>`. If a server is down, the engine
+        opens without it, and tries it again. A conversation may choose their tools by name (`files:read`, `files:*` for
+        all), as it may choose those of `tools`, even before their server is connected.
 
         `location` says where the user is, or is a function that returns it, for conversations whose requests state it
         (`Policy.fresh_context`), unless the setting `location_enabled` is set to false. `documents` is a function
         that returns the parts of documents that belong to a user's message, for conversations that want them
         (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older
-        conversations also find what means the same in other words. `redaction` says what counts as a secret
-        (`Policy.redact`). `outputs` are types of answers that conversations may want: a process that names them checks
-        typed answers by them and reads stored ones as them, also where another process has sent the message.
-        `renderings` are functions by name that make of a typed answer what the user receives (`Policy.output_reply`).
-        `files` is where the bytes of files are stored, such as `turnwise.FolderFiles("files")`, an object of the port
-        `FileStore`; without it they are in the database.
+        conversations also find texts that mean the same in other words. `redaction` says what counts as a secret
+        (`Policy.redact`). `outputs` are types of answers: a process that names them here uses them to check typed
+        answers and to read stored ones, even if another process has sent the message. `renderings` are functions by
+        name that turn a typed answer into the text that the user receives (`Policy.output_reply`). `files` is an object
+        of the port `FileStore`, such as `turnwise.FolderFiles("files")`, that stores the bytes of files; without it
+        they are stored in the database.
 
-        With `read_only` it is there to look at conversations: it takes no lock, and takes nothing over, so it works
-        beside an engine that runs, and on a file that may only be read. Lists, logs, transcripts, replays and the
-        snapshots of updates are as stored; each request raises `Refused` with `read_only`. What another engine stores
-        is shown once `refresh` has read it.
+        With `read_only` the engine only shows conversations. It takes no lock and takes nothing over, so it works
+        beside another engine, and on a file that may only be read. Lists, logs, transcripts, replays and the snapshots
+        of updates are as stored; each request raises `Refused` with `read_only`. Call `refresh` to see what another
+        engine has stored since.
 
-        Over a database that several processes share, such as PostgreSQL, any engine takes requests, and those with
-        `worker` also carry out what conversations ask for, each conversation in one process at a time. With
+        Over a database that several processes share, such as PostgreSQL, any engine takes requests. Those with
+        `worker` also perform the effects of conversations, each conversation in one process at a time. With
         `worker=False` an engine only takes requests, stores them and shows what happens. `drain` lets a worker finish.
 
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
-        engine. Each engine over a store that processes share needs one of its own. `performers` maps types of effect to
-        what carries them out, in addition to the built-in performers or in place of them. A `dispatcher` replaces the
-        one that runs performers as tasks of the event loop. It is an object of the port
+        engine. Each engine over a store that processes share needs a store object of its own. `performers` maps types
+        of effect to functions that perform them, in addition to the built-in performers or in place of them. A
+        `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object of the port
         `turnwise.engine.ports.Dispatcher`, which passes answers to `engine.answer`, or a function that returns such an
         object; the function is called at once, with the performers, the clock and `engine.answer`.
 
-        Raises `ConfigurationError` at once for arguments that cannot be what they are given as, and when it opens,
-        `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
-        `engine.check()`, or else by the first message, which raises `ConfigurationError` and is not stored. A turn that
-        an earlier process left waits then, as `server_faults` says, for an engine that can ask its models.
+        Raises `ConfigurationError` at once for invalid arguments and, when it opens, `StoreError` for a database that
+        cannot be used. `engine.check()` finds a model whose provider is unknown or has no key. Without that call the
+        first message finds it: it raises `ConfigurationError` and is not stored. A turn that an earlier process left
+        then waits for an engine that can ask its models; `server_faults` says so.
         """
         from ..effects.clock import Clock, SystemClock
         from ..effects.mcp.servers import McpServers
@@ -357,28 +357,28 @@ class Engine(Homebound):
         await self.close()
 
     async def close(self) -> None:
-        """Stop driving, and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
-        told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
+        """Stop all work, and close the database. Everything stored is kept. A turn under way continues when the
+        database is opened again, as after a crash. Tools that run are told to stop, and have a second for it; the
+        result of one that returns by then is kept.
 
-        What was said is tried once on every channel before, and what agents wrote to each other is posted once, which
-        takes seconds where one hangs. What has not arrived then is tried again when the database is opened again; of a
-        database in memory it is lost.
+        Before that, each delivery that is due is tried once on its channel, and each message between agents is posted
+        once, which takes seconds if one hangs. What has not arrived is tried again when the database is opened again;
+        with a database in memory it is lost.
 
-        Over a database that processes share, another one goes on at once with what was under way.
+        Over a database that processes share, another process continues at once with what was under way.
 
-        Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
+        Closing again does nothing. A caller that is cancelled stops waiting, but the engine still closes.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
     async def drain(self, seconds: float) -> None:
-        """Look after no more conversations, and return when those at hand have come to rest, or after so many seconds:
-        what a worker does that is told to stop, before it closes the engine. What is not at rest then goes on in
-        another process once this one is closed. The engine goes on taking requests.
+        """Take over no more conversations, and return when the present ones are at rest, or after so many seconds. Call
+        it before you close the engine of a worker that is told to stop. Turns that are still under way continue in
+        another process once this engine is closed. The engine still takes requests.
 
-        Over a database of one process there is nothing to leave to others, and it returns at once.
+        Over a database of one process it returns at once.
         """
         if self._custody is not None:
             await self._custody.drain(seconds)
@@ -441,36 +441,36 @@ class Engine(Homebound):
         """Create a conversation. `system` is its system prompt, `policy` its rules.
 
         A conversation with the role "foreground" has a user. One with the role "background" works for the agent of
-        another conversation, `works_for` (a handle or an id), and has its owner; without a `policy` it has the rules of
-        the engine, but for what concerns a user. Which built-in tools it may call follows from its role.
+        another conversation, `works_for` (a handle or an id), and has its owner. Without a `policy` it has the rules of
+        the engine, except those that concern a user. Its role decides which built-in tools it may call.
 
         `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
-        models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
-        conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
-        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `output`
-        is the form of all its answers, as `Conversation.send` takes it, and the handle a `Conversation[Ticket]` then; a
-        profile and a message may ask for another one. `owner`, `title` and `metadata` (JSON) are the application's own,
-        and `Engine.list` finds conversations by them. `marks` are those of a host program, which finds by them what it
-        has made for itself: `marks={"completion": "kept"}` stands in the metadata as `turnwise.completion`, a name that
-        no metadata can have otherwise. It stays as long as the conversation, which can be neither forked nor imported.
+        models. Without it the models of the policy are asked, or those of the engine if the policy names none. Only a
+        conversation that chose no models changes its models when the engine is opened with others. `tools` are the
+        tools that the conversation may use: names, or functions that the engine was opened with; None stands for all of
+        them. `output` is the type of all its answers, as `Conversation.send` takes it: with `output=Ticket` the handle
+        is a `Conversation[Ticket]`. A profile and a message may ask for another type. `owner`, `title` and `metadata`
+        (JSON) are the application's own, and `Engine.list` finds conversations by them. `marks` are those of a host
+        program, which finds by them what it has made for itself: `marks={"completion": "kept"}` stands in the metadata
+        as `turnwise.completion`, a name that no metadata can have otherwise. It stays as long as the conversation,
+        which can be neither forked nor imported.
 
-        With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
-        reads `task` and begins a turn, as `Conversation.set_schedule` says.
+        With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone`, it wakes up by itself
+        and begins a turn with the message `task`, as `Conversation.set_schedule` says.
 
-        It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
-        everything that is said here. What no provider would accept in them is repaired: a call without a result gets
-        one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
+        It may begin with `messages` from elsewhere, in OpenAI's chat format, which come before everything that is said
+        here. What no provider would accept in them is repaired: a call without a result gets one that says so, a
+        repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
         at the beginning become the system prompt, unless `system` is given.
 
         With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once: a
-        call that is repeated, because no answer came, returns it as it is by now. If it was created with other
-        arguments, or is a copy, `Refused` with `event_id_reused` is raised; a policy and a model that are left out do
-        not count.
+        repeated call returns it as it is by now. If it was created with other arguments, or is a copy, `Refused` with
+        `event_id_reused` is raised; a policy and a model that are left out do not count.
 
-        Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
-        out and for another role; `InvalidInput` for what is no list of messages, or too long, for what is no schedule,
-        and for an owner other than that of the conversation that is worked for. If that conversation is not stored, it
-        raises `UnknownConversation`, and if it is closed, `Refused` with `closed`.
+        Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot apply
+        and for an unknown role; `InvalidInput` for an invalid or too long list of messages, an invalid schedule, and an
+        owner other than that of the conversation `works_for`. If that conversation is not stored, it raises
+        `UnknownConversation`, and if it is closed, `Refused` with `closed`.
         """
         from .conversation import new_id
         from .opening import ChosenOpening
@@ -533,8 +533,8 @@ class Engine(Homebound):
         return loop
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Return a handle on a conversation, which shows what is stored by now, in whatever process. Nothing in it
-        changes by that. Raises `UnknownConversation`."""
+        """Return a handle on a conversation, with everything that any process has stored by now. The conversation does
+        not change. Raises `UnknownConversation`."""
         from ..persistence.summaries import checked_id
 
         was_in_memory = self._registry.holds(checked_id(conversation_id))
@@ -578,15 +578,15 @@ class Engine(Homebound):
         parent: str | None = None,
         works_for: str | None = None,
     ) -> tuple[Summary, ...]:
-        """Return a page of conversations, the one that changed last first: summaries with `id`, `title`, `owner`,
+        """Return a page of conversations, the most recently changed first: summaries with `id`, `title`, `owner`,
         `metadata`, `state`, `busy`, `updated_at`, `origin`, `role`, `parent`, `works_for` and `wakes_at`.
 
         `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
         this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `role` selects, too; so do
         `parent`, the id of the conversation that started sub-agents, and `works_for`, the id of the one that background
-        agents work for. `limit` is the size of the page, and `before` the `cursor` of the last conversation of the page
-        before, which holds although that one is deleted, or its id. Raises `InvalidInput`, and `UnknownConversation`
-        for an id that is not stored.
+        agents work for. `limit` is the size of the page, and `before` the `cursor` of the last conversation of the
+        previous page, which stays valid if that conversation is deleted, or its id. Raises `InvalidInput`, and
+        `UnknownConversation` for an id that is not stored.
         """
         from ..persistence.summaries import ConversationFilter
 
@@ -608,9 +608,9 @@ class Engine(Homebound):
 
         First comes a `tree_snapshot` with the conversations as they are; then the updates of each, in order, as
         `Conversation.updates` has them; `conversation_opened` and `conversation_deleted` for those that begin and end.
-        A watcher that falls far behind gets another snapshot, which replaces everything before it, so a slow one costs
-        no memory. Over a PostgreSQL database that holds for what other processes store, too; over another store, steps
-        that another engine stores are shown once this engine has read them.
+        A watcher that falls far behind gets another snapshot, which replaces everything before it, so a slow watcher
+        costs no memory. Over PostgreSQL the updates include what other processes store. Over another store, steps of
+        another engine are shown once this engine has read them.
 
         It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
         `EngineClosed`.
@@ -623,13 +623,14 @@ class Engine(Homebound):
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation, with its sub-agents and all that was said in it, from the database.
 
-        When this returns it is gone for everybody, and what was said is overwritten. In a file of more than 8 MiB
-        copies of parts of it may stand between other rows until the engine closes, or, if its process dies before, the
-        next one opens: only then the file is rewritten, because everybody would wait for that.
+        When this returns, the conversation is gone for everybody, and its texts are overwritten. In a file of more than
+        8 MiB copies of parts of it may remain until the engine closes or, if its process dies before, until the next
+        one opens. Only then the file is rewritten, because everybody has to wait for that.
 
-        Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
-        conversation is as before, but sub-agents of it may be gone; `TracesLeft`, which is one, says that it is gone,
-        but that traces are left until then. A caller that is cancelled stops waiting, but it is deleted all the same.
+        Raises `UnknownConversation`, and `StoreError` if the database cannot delete it; then the conversation is as
+        before, but sub-agents of it may be gone. Its subclass `TracesLeft` says that the conversation is gone, but that
+        traces remain until the file is rewritten. A caller that is cancelled stops waiting, but the conversation is
+        still deleted.
         """
         from ..persistence.summaries import checked_id
 
@@ -668,9 +669,9 @@ class Engine(Homebound):
         return self._deliveries.targets
 
     async def check(self, *, servers: bool = True) -> tuple[str, ...]:
-        """Make sure that the models can be asked at all and, unless `servers` is false, that the MCP servers can be
-        reached, which are started for that if the engine is not open. Asks no model; the first call loads litellm,
-        which takes seconds.
+        """Check that the models can be asked and, unless `servers` is false, that the MCP servers can be reached. If
+        the engine is not open, the servers are started for that. Asks no model; the first call loads litellm, which
+        takes seconds.
 
         Returns a sentence for each tool that is not offered although it was given or listed: its definition cannot be
         written so that providers take it, or a model has refused it. Where the engine has more tools than a request
@@ -691,19 +692,19 @@ class Engine(Homebound):
 
     @property
     def server_faults(self) -> tuple[str, ...]:
-        """A sentence for each MCP server that is not connected now: the engine does without it, and tries it again. And
-        one for each reason why turns wait that an earlier process left, or that nobody sent a message for: their models
-        are not known here, or have no key. They go on when the key is set, or in an engine that has it."""
+        """A sentence for each MCP server that is not connected now, which the engine tries again, and for each reason
+        why turns of an earlier process, or turns that no message began, cannot go on: their models are not known here,
+        or have no key. They continue when the key is set, or in an engine that has it."""
         blocked = (f"A turn waits for its model. {fault}" for fault in self._blocked.faults)
         return (*self._parts.servers.faults(), *blocked)
 
     async def delivered(self) -> None:
-        """Return when everything that was said to users so far has been tried once on every channel, and every message
-        to another agent was posted once; `send` does not wait for that. What was not taken is tried again later; the
-        updates of a conversation tell of its channels.
+        """Return when each text for a user so far has been tried once on every channel, and every message to another
+        agent was posted once; `send` does not wait for that. A delivery that failed is tried again later; updates of
+        the conversation report failures.
 
-        Over a database that processes share this holds for all of them: for what any of them has said so far, whichever
-        sends it. While no worker runs, it waits for one. Raises `StoreError` if such a database cannot be asked.
+        Over a database that processes share this includes the texts of all processes. While no worker runs, it waits
+        for one. Raises `StoreError` if such a database cannot be asked.
         """
         _ = self.store
         await self._dispatcher.wait_until_tried()
@@ -716,10 +717,10 @@ class Engine(Homebound):
                 await until_tried(lambda: cast("SharedStore", self.store))
 
     def stop_updates(self) -> None:
-        """End all iterators over updates, of this engine and of its conversations, behind what is stored by now. One
-        that begins later ends behind its snapshot. Everything else goes on.
+        """End all iterators over updates, of this engine and of its conversations, after what is stored by now. An
+        iterator that begins later ends after its snapshot. Nothing else stops.
 
-        To be called when a server is told to stop: servers wait until open responses have ended before they let an
+        Call it when a server is told to stop: servers wait until open responses have ended before they let an
         application close its engine. `stopping_updates` does it at a signal.
         """
         self._tree.end_updates()
@@ -728,8 +729,8 @@ class Engine(Homebound):
     @contextmanager
     def stopping_updates(self, *signals: signal.Signals) -> Iterator[None]:
         """Return a context in which `stop_updates` is called when the process is told to stop: by SIGINT or SIGTERM, or
-        the signals that are given. Whatever else handles them does so, too. Enter it in the main thread, behind
-        whatever installs handlers: in the lifespan of an application, for example.
+        the signals that are given. Other handlers of these signals are still called. Enter it in the main thread, after
+        other handlers are installed: in the lifespan of an application, for example.
 
         In another thread, such as that of a test client, it does nothing: only the main thread is told of signals."""
         if threading.current_thread() is not threading.main_thread():

@@ -89,14 +89,14 @@ _IF_SET = Field(exclude_if=lambda value: not value)
 
 @dataclass(frozen=True, kw_only=True)
 class BaseTurn(TurnResult, Generic[T]):
-    """What every turn has.
+    """What all kinds of turns have in common.
 
     `number` counts the turns of the conversation from 1. `reply` is the answer: what was said to the user by a tool,
     otherwise the text if the policy delivers it, otherwise "". `final_content` is the text for display, or None.
     `user_response` is what was said to the user by a tool, or None; several speeches are joined by a blank line.
-    `deliveries` are all texts that go to the user, in order; a policy that delivers text as well as speech may deliver
-    more than the reply holds. A turn that has ended without any is `silent`. While a turn waits for a person, these
-    fields describe it up to that point.
+    `deliveries` are all texts that go to the user, in order. They are more than the `reply` if the policy delivers text
+    as well as speech. A turn that ended without deliveries is `silent`. While a turn waits for a person, these fields
+    describe it up to that point.
 
     `questions`, and the `call_id` of the call that asks them, are set while the turn waits for an answer; `call_id` and
     `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the

@@ -16,8 +16,8 @@ def reply_flow(
     """A voice assistant with a memory: secrets are removed, a profile is chosen, older conversations and documents are
     searched, a request holds the last minutes only, a turn has eight requests, and every failure gets a reply.
 
-    `agentic_max_turns` is the number of requests that a turn may have, and for how many of them a call is remembered;
-    `dialogue_window_sec` is how many seconds of dialogue a request holds; lines of a reply that begin with
+    `agentic_max_turns` is how many requests a turn may have, and for how many of them a call is remembered.
+    `dialogue_window_sec` is how many seconds of dialogue a request holds. Lines of a reply that begin with
     `tool_marker` are removed. `Pure.`
     """
     return Policy(
@@ -39,13 +39,13 @@ def reply_flow(
 
 
 def explicit_response() -> Policy:
-    """An agent that works until it claims to be done, and that says by tool what the user receives. The claim is
-    checked, and its last text is delivered only if nothing was said. `Pure.`"""
+    """An agent that works until it claims to be done, and that speaks to the user by a tool. The claim is checked. Its
+    last text is delivered only if it said nothing. `Pure.`"""
     return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5)
 
 
 def talk() -> Policy:
-    """An agent whose text is its thinking: the user hears what it says by tool, at once, and nothing else. `Pure.`"""
+    """An agent whose text is only its thinking: the user receives what it says by a tool, at once. `Pure.`"""
     return Policy(text="thought", speech=SpeechRules(keep="each", empty="deliver", never_fail=True))
 
 

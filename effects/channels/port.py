@@ -31,7 +31,7 @@ class Delivery:
 
 @runtime_checkable
 class Channel(Protocol):
-    """A way to the user, with a name and one method.
+    """Delivers texts to the user, for example to a terminal, a voice or a webhook.
 
     A channel that speaks has the attribute `is_speech`, which is true: an engine whose setting `tts_enabled` is false
     does not use it.

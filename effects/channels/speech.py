@@ -122,23 +122,23 @@ class SpeechChannel:
     is first reworded to be spoken. If that fails, takes more than ten seconds or gives nothing, the original text is
     spoken.
 
-    With `into`, a folder, nothing is heard: each delivery becomes a file in it, named after its key and in the voice's
+    With `into`, a folder, nothing is played: each delivery becomes a file in it, named after its key and in the voice's
     own format, which is WAV on Linux and Windows. The file appears when it is complete.
 
     `on_end`, a plain function, is called in the engine's event loop with each delivery and what became of it: spoken
     (also if there was nothing to say), stopped, or failed, which is logged. Without `voices` those of the machine are
-    used; each text is tried with one after the other. Raises `ConfigurationError` if there is none, or if a callback is
-    a coroutine function.
+    used. If one voice fails, the next speaks the text. Raises `ConfigurationError` if there is none, or if a callback
+    is a coroutine function.
 
     `on_turn_spoken`, a plain function too, is called once for each turn, with its last delivery: when the turn has
     ended, and everything that was said in it has been spoken to its end. An assistant then opens the window in which it
     listens for a follow-up question. It is not called if a text was stopped or failed, if the turn was cancelled, or if
     nothing was said in it.
 
-    With `streaming` what a tool is to say is spoken sentence by sentence while the model writes it, and not again when
-    it is delivered. What is not delivered after all falls silent at once, and `on_retracted`, a plain function, is
-    called with what of it was heard. Such a channel rewords nothing and writes no files, because it does not know the
-    whole text: the constructor raises `ConfigurationError`.
+    With `streaming` the text that a tool says is spoken sentence by sentence while the model writes it, and not again
+    when it is delivered. A text that is not delivered after all is stopped at once, and `on_retracted`, a plain
+    function, is called with what was heard of it. Such a channel rewords nothing and writes no files, because it does
+    not know the whole text: the constructor raises `ConfigurationError`.
 
     To display what is spoken, give the engine another channel, such as a `TerminalChannel`.
     """

@@ -295,17 +295,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `approval_by`: who may approve a call. With `"user"`, the default, whoever uses the conversation; with
       `"operator"` only somebody who acts for the application, and not a user to whom a host has given no permission for
       it (`create_app(allow={"approvals"})`). Without an `approval` every call needs one then.
-    - `exclusive`: it runs alone in its round.
-    - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
+    - `exclusive`: no other call of the same response runs beside it.
+    - `acts`: the acts that it may return: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
       (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
       spawns, hands over or speaks at once must be `exclusive`.
-    - `spoken`: of a tool that speaks, the parameter whose text it says as it is. Watchers are shown the text while the
+    - `spoken`: for a tool that speaks, the parameter whose text it says unchanged. Watchers are shown the text while
+    the
       model writes it, as tokens of the kind speech.
     - `timeout`: seconds that a call may take; 60 by default.
     - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
       `"message"` the first line of its message, too, which may hold what is not meant for the model.
-    - `max_result`: the most characters of a result that a request shows. Of a longer one the model is shown the
-      beginning and the end, and can read the rest by `read_result`. By default that of the policy.
+    - `max_result`: how many characters of a result a request shows at most; by default what the policy says. Of a
+      longer result the model is shown the beginning and the end, and can read the rest with `read_result`.
 
     The function may be a coroutine function or a plain one, which then runs in a thread of its own; a bound method, an
     object that can be called, a cached function or a partial. Every parameter needs a type; `Annotated[…,
@@ -319,7 +320,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     When the turn is cancelled or the engine closes, a coroutine is cancelled. It has a second to clean up; if it
     returns in that time, its result counts. A thread cannot be stopped: it is abandoned.
 
-    Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
+    Raises `ConfigurationError`, with the name of the function and the parameter, if a model could not call it.
     """
     if function is not None:
         return make_tool(function, names=_names_of_caller(1), **options)

@@ -42,27 +42,29 @@ _RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "response_fo
 
 
 class OpenAICompatible(ServedModel):
-    """The model `model` of the server at `base_url`, which speaks OpenAI's chat completions.
+    """A model of a server that implements OpenAI's chat completions API.
 
         OpenAICompatible("http://localhost:8000/v1", None, "qwen3-8b")
 
-    `base_url` is the address that the documentation of the server gives for OpenAI's clients, mostly one that ends in
-    `/v1`. `key` goes with each request as a bearer token; None for a server that wants none.
+    `base_url` is the address that the documentation of the server gives for OpenAI's clients; usually it ends in `/v1`.
+    `key` is sent with each request as a bearer token; None for a server that needs none. `model` is the name under
+    which the server knows the model.
 
     `name` is what conversations and policies call the model, by default `model`. `window` is how many tokens one
-    request may hold; without it a history is condensed only after the server has refused one as too long. `takes` says
-    which files the model can be shown, `{"image": True, "audio": False}`; of other kinds the first refusals tell.
-    `schema` says when the server holds an answer to a JSON schema: "never", "alone" (the default: in requests without
-    tools), or "always", also in those with tools, as OpenAI does. `family` names the models that can read what this one
-    writes for itself; by default it follows from `model`. `dialect` says what the server takes of the protocol, where
-    that is known beforehand; what it refuses is learned.
+    request may hold; without it a history is summarized only after the server has refused one as too long. `takes` says
+    which files the model can be shown, `{"image": True, "audio": False}`; other kinds are tried until the server
+    refuses one. `schema` says when the server holds an answer to a JSON schema: "never", "alone" (the default: in
+    requests without tools), or "always", also in those with tools, as OpenAI does. `family` names the models that can
+    read the sealed thinking of this one; by default it follows from `model`. `dialect` says what the server takes of
+    the protocol, where that is known beforehand; what it refuses is learned.
 
-    `headers` go with each request. `parameters` are further members of its body, such as `{"temperature": 0}`; what a
-    policy, a profile or a message sets wins. Prices among them, `input_cost_per_token` and `output_cost_per_token` in
-    US dollars, are not sent: with them answers have a cost. `timeout` is how many seconds the server may send nothing.
+    `headers` are sent with each request. `parameters` are further members of its body, such as `{"temperature": 0}`;
+    what a policy, a profile or a message sets takes precedence. The prices `input_cost_per_token` and
+    `output_cost_per_token`, in US dollars, may be among the `parameters`; they are not sent, but used to compute the
+    cost of answers. `timeout` is how many seconds the server may send nothing.
 
-    Raises `ConfigurationError` for what is no address, for a key or a header that HTTP cannot carry, and for parameters
-    that turnwise sets. Nothing is sent before the first request, so a wrong key is found by that.
+    Raises `ConfigurationError` for an invalid address, for a key or a header that HTTP cannot carry, and for parameters
+    that turnwise sets itself. Nothing is sent before the first request, so only that finds a wrong key.
     """
 
     def __init__(
