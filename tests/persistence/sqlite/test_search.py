@@ -558,11 +558,11 @@ class TestALoadedConversation:
     """What its context follows from is found without reading its log."""
 
     async def test_finds_the_changes_of_its_context_by_an_index(self, memory: SqliteStore) -> None:
-        """Those of the policy, the schedule, the tools and the details."""
+        """Those of the policy, the schedule, the tools, and of each detail: the title, the metadata, the system prompt."""
         plans = await plans_of(memory, lambda: memory.load("walk"))
 
         found = [plan for plan in plans if "events_context_changed" in plan]
-        assert len(found) == 5
+        assert len(found) == 6
         assert not [plan for plan in plans if plan.startswith("SCAN")]
         assert all("(conversation=? AND type=?)" in plan for plan in found)
 
