@@ -135,7 +135,8 @@ python_of = for name in python$(1) $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versio
 # The lowest version of each dependency, on the lowest Python, and the newest of what the tests need beside. The newest
 # google-api-core, which a2a-sdk needs, would raise the floor of opentelemetry-api.
 extras_with_floors := a2a cron http mcp otel postgres redact speech terminal testing vectors
-tools_of_tests := aiohttp jsonschema opentelemetry-sdk pexpect pytest-asyncio pytest-timeout pytest-xdist pyyaml setuptools
+tools_of_tests := aiohttp flask gunicorn jsonschema opentelemetry-sdk pexpect pytest-asyncio pytest-timeout pytest-xdist pyyaml \
+	schemathesis setuptools
 uv_for_floors := $(bin)/uv pip install --quiet --python .venv-floors/bin/python
 
 .venv-floors/ready: pyproject.toml $(ready)

@@ -558,7 +558,7 @@ class TestALoadedConversation:
     """What its context follows from is found without reading its log."""
 
     async def test_finds_the_changes_of_its_context_by_an_index(self, memory: SqliteStore) -> None:
-        """Those of the policy, the schedule, the tools, and of each detail: the title, the metadata, the system prompt."""
+        """Those of the policy, the schedule, the tools, and each detail: the title, the metadata, the system prompt."""
         plans = await plans_of(memory, lambda: memory.load("walk"))
 
         found = [plan for plan in plans if "events_context_changed" in plan]
