@@ -23,11 +23,8 @@ from ..port import ModelRequest, tokens_of
 
 
 class Costs:
-    """Tells the costs of the answers of one model.
-
-    `options` are those of the model. Prices among them win, in US dollars a token: `input_cost_per_token` and
-    `output_cost_per_token`, of which a missing one is 0, and `cache_read_input_token_cost` and
-    `cache_creation_input_token_cost`, of which a missing one is that of the input.
+    """Tells the costs of the answers of one model. `options` are those of the model; prices among them win, under the
+    names in `OWN_PRICES`.
 
     litellm looks through its whole list before it says that a model has no price. So that answer is remembered, until
     the list has changed: an application may add prices to it at any time.
@@ -35,13 +32,13 @@ class Costs:
 
     def __init__(self, model: str, options: Mapping[str, Any] | None = None) -> None:
         self._model = model
-        self._own = {name: value for name, value in (options or {}).items() if isinstance(value, int | float)}
+        self._options = options or {}
         self._prices_without_it = -1
         """How many models litellm had prices for when this one was not among them; -1 if that has not happened."""
 
     def cost_of(self, tokens: Tokens, litellm: Any) -> float | None:
         """The cost of an answer in US dollars; None if the price is not known."""
-        if (cost := cost_by(self._own, tokens)) is not None:
+        if (cost := cost_by(self._options, tokens)) is not None:
             return cost
         prices = len(litellm.model_cost)
         if prices == self._prices_without_it:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....states.values.files import FileKind
 from ..families import STRIPPED
+from ..openai.body import with_own_parts
 from ..openai.traits import Arguments, copy_json, further_fields
 
 _BUT_IMAGES: frozenset[FileKind] = frozenset({"document", "audio", "video"})
@@ -38,30 +39,19 @@ def with_own_messages(arguments: Arguments, protocol: str) -> Arguments:
     """The request with all its messages in its body, if litellm keeps some of their fields out of requests over this
     protocol, or does not write their files as the provider has them. `Pure.`"""
     stripped = STRIPPED.get(protocol)
-    messages = with_own_parts(arguments["messages"], protocol)
+    messages = _of_provider(arguments["messages"], protocol)
     is_whole = stripped is None or stripped.isdisjoint(further_fields(messages))
     if is_whole and messages is arguments["messages"]:
         return arguments
     return {**arguments, "extra_body": {**(arguments.get("extra_body") or {}), "messages": copy_json(messages)}}
 
 
-def with_own_parts(messages: Sequence[Any], protocol: str) -> Sequence[Any]:
+def _of_provider(messages: Sequence[Any], protocol: str) -> Sequence[Any]:
     """The messages with their files in the form that the provider has for them; themselves if litellm writes it.
 
     Mistral's API has documents and recordings at an address, which may be a data: URL, and recordings as base64.
-    `Pure.`
     """
-    if protocol not in _WITH_OWN_PARTS or not any(map(_has_files, messages)):
-        return messages
-    return [
-        {**message, "content": list(map(_own_part, message["content"]))} if _has_files(message) else message
-        for message in messages
-    ]
-
-
-def _has_files(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, list | tuple) and any(part.get("type") in ("file", "input_audio") for part in content)
+    return with_own_parts(messages, ("file", "input_audio"), _own_part) if protocol in _WITH_OWN_PARTS else messages
 
 
 def _own_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ documents at an address.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,18 +40,28 @@ def response_format_of(output: RequestedOutput) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def messages_of(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages with each file in the part that servers have for it. Those without such files are the same objects.
-    `Pure.`"""
+def messages_of(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The messages with each file in the part that servers have for it. `Pure.`"""
+    return with_own_parts(messages, ("file",), _part)
+
+
+def with_own_parts(
+    messages: Sequence[Mapping[str, Any]],
+    types: Collection[str],
+    own: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> Sequence[Mapping[str, Any]]:
+    """The messages with `own` of each part in place of it, where a part is of one of these types. Others are the same
+    objects, and so are all if there is none. `Pure.`"""
+
+    def has_one(message: Mapping[str, Any]) -> bool:
+        content = message.get("content")
+        return isinstance(content, list | tuple) and any(part.get("type") in types for part in content)
+
+    if not any(map(has_one, messages)):
+        return messages
     return [
-        {**message, "content": [*map(_part, message["content"])]} if _has_files(message) else message
-        for message in messages
+        {**message, "content": [*map(own, message["content"])]} if has_one(message) else message for message in messages
     ]
-
-
-def _has_files(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, list | tuple) and any(part.get("type") == "file" for part in content)
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:

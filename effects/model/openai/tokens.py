@@ -101,8 +101,10 @@ def has_prices(options: Mapping[str, Any]) -> bool:
     return any(isinstance(options.get(name), int | float) for name in (_INPUT_PRICE, _OUTPUT_PRICE))
 
 
-def cost_by(prices: Mapping[str, float], tokens: Tokens) -> float | None:
-    """The cost in US dollars by prices with the names in `OWN_PRICES`; None if there are none. `Pure.`"""
+def cost_by(options: Mapping[str, Any], tokens: Tokens) -> float | None:
+    """The cost in US dollars by the prices among these options, which have the names in `OWN_PRICES`; None if there are
+    none. `Pure.`"""
+    prices = {name: price for name in OWN_PRICES if isinstance(price := options.get(name), int | float)}
     if not has_prices(prices):
         return None
     price = prices.get(_INPUT_PRICE, 0.0)
