@@ -68,12 +68,13 @@ def test_a_process_may_end_meanwhile(ending: str, tmp_path: Path) -> None:
     """Its engine closes at once, and nobody waits for the import."""
     printed = run(
         f"""
-import asyncio
+import asyncio, sys
 from turnwise import Engine
 
 async def main():
     async with Engine.open("sqlite://", model="openai/test") as engine:
-        await asyncio.sleep(0.2)
+        while "litellm" not in sys.modules:
+            await asyncio.sleep(0.001)
         assert engine.loading
     print("closed", flush=True)
 
