@@ -41,7 +41,7 @@ test: check  ## check, then run the quick tests: a few minutes
 test-all: $(ready_for_site)  ## run the tests that `make test` leaves out: browsers, terminals, processes; WITHOUT=faults leaves these out
 	$(in_memory) $(pytest) -m "slow$(if $(WITHOUT), and not $(WITHOUT))"
 
-test-pythons: $(ready)  ## run the quick tests on each Python that turnwise declares, as far as it is installed; PYTHONS=3.13 on one
+test-pythons: $(ready)  ## run the quick tests on Python 3.11, 3.12 and 3.13, as far as they are installed; PYTHONS=3.13 on one
 	@failed=; for version in $(PYTHONS); do \
 		test "$$($(call python_of,$$version))" || { echo "There is no Python $$version here: skipped."; continue; }; \
 		echo "=== Python $$version"; \

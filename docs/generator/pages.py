@@ -7,6 +7,7 @@ else is left as it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from turnwise.hosts.diagrams.mermaid import mermaid
@@ -23,6 +24,13 @@ from .settings_page import settings, terminal_settings
 from .updates_page import updates
 
 ROOT = Path(__file__).parent.parent.parent
+
+WHOLE: dict[str, Callable[[], str]] = {
+    "machine.md": lambda: markdown(mermaid()),
+    "command-line.md": command_line,
+    "machine.svg": machine_picture,
+}
+"""What is generated as a whole, by the name of its file, and what makes it."""
 
 PAGES = (
     *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("agents", "http", "scale")),
@@ -54,15 +62,17 @@ BENCHMARKS = ROOT / "docs" / "development" / "benchmarks.json"
 FIGURES = {
     f"<!-- made from docs/development/benchmarks.json by `make docs`: {part.__name__} -->": part
     for part in (
-        *(
-            benchmarks_page.verdict,
-            benchmarks_page.aims,
-            benchmarks_page.ratios,
-            benchmarks_page.values,
-            benchmarks_page.stored,
-        ),
-        *(benchmarks_page.alone, benchmarks_page.scale, benchmarks_page.profile),
-        *(benchmarks_page.circumstances, benchmarks_page.summary, benchmarks_page.growth_of_storage),
+        benchmarks_page.verdict,
+        benchmarks_page.aims,
+        benchmarks_page.ratios,
+        benchmarks_page.values,
+        benchmarks_page.stored,
+        benchmarks_page.alone,
+        benchmarks_page.scale,
+        benchmarks_page.profile,
+        benchmarks_page.circumstances,
+        benchmarks_page.summary,
+        benchmarks_page.growth_of_storage,
     )
 }
 """The markers in front of figures, and what makes each part."""
@@ -70,12 +80,8 @@ FIGURES = {
 
 def generated(page: Path) -> str:
     """Return what the page should say: its own text around the generated parts, or all of it by its name."""
-    if page.name == "machine.md":
-        return markdown(mermaid())
-    if page.name == "command-line.md":
-        return command_line()
-    if page.name == "machine.svg":
-        return machine_picture()
+    if page.name in WHOLE:
+        return WHOLE[page.name]()
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     parts = {
         RULES: rules(),

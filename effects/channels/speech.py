@@ -179,9 +179,8 @@ class SpeechChannel:
         self._when_empty: list[Callable[[], None]] = []
         self._turns = SpokenTurns()
         self._written: OrderedDict[tuple[str, int], _Written] = OrderedDict()
-        self._newest: OrderedDict[str, tuple[int, list[_Utterance]]] = (
-            OrderedDict()
-        )  # what was said in the newest turns
+        self._newest = OrderedDict[str, tuple[int, list[_Utterance]]]()
+        """The newest turn of each conversation in which anything was said, and what was."""
         self._stops = 0
 
     def file_of(self, delivery: Delivery) -> Path | None:
