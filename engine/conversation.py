@@ -289,7 +289,9 @@ class Conversation(Homebound, Generic[T]):
         are those that this handle has last seen; a server with a handle for each request must give it.
 
         With `wait=False` this method, and each of those below, returns as soon as the request is stored. The turn has
-        the status of that moment, also if the request was sent before: `running` while it goes on.
+        the status of that moment, also if the request was sent before: `running` while it goes on. Otherwise a request
+        that is sent again under its `request_id` returns the turn as it was when it first ended, or waited for a
+        person, after the request, although it may have gone on since.
 
         A multi-select question takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
         Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
@@ -322,6 +324,8 @@ class Conversation(Homebound, Generic[T]):
         decided, as the application names its users: it stands in the log. Whether they may decide is for the caller to
         check: `conversation.approver` is `"operator"` where the tool leaves it to nobody else.
 
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
+
         Raises `Refused` with `wrong_state` unless this call waits, and `InvalidInput`, naming the fields, for arguments
         that its tool refuses: the call goes on waiting.
         """
@@ -336,8 +340,11 @@ class Conversation(Homebound, Generic[T]):
         """Say what became of a call in doubt: a call that was running when a process ended, and that must not run
         twice. Waits as `send` does.
 
-        With `"ran"` or `"did_not_run"` the model is told so; with `"again"` the tool runs once more. Raises `Refused`
-        with `wrong_state` unless this call is in doubt.
+        With `"ran"` or `"did_not_run"` the model is told so; with `"again"` the tool runs once more.
+
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
+
+        Raises `Refused` with `wrong_state` unless this call is in doubt.
         """
         handled = await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict)
         return await self._turn(handled, wait=wait)
@@ -345,8 +352,11 @@ class Conversation(Homebound, Generic[T]):
     async def decline(self, call_id: str | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
         """Decline to answer the questions of the call `call_id`; without it, those that this handle has last seen.
 
-        The policy says whether that ends the turn or lets the model go on. Waits as `send`. Raises `Refused` with
-        `wrong_state` if nothing is asked, or something else than is meant.
+        The policy says whether that ends the turn or lets the model go on. Waits as `send`.
+
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
+
+        Raises `Refused` with `wrong_state` if nothing is asked, or something else than is meant.
         """
         meant = self._seen.call_id if call_id is None else call_id
         state = self._loop.state
@@ -397,7 +407,10 @@ class Conversation(Homebound, Generic[T]):
         return Cancelled(no_op=handled.is_no_op)
 
     async def retry(self, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
-        """Try the failed turn again, as a new turn, and wait as `send` does."""
+        """Try the failed turn again, as a new turn, and wait as `send` does.
+
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
+        """
         return await self._turn(await self._request(RetryRequested, request_id), wait=wait)
 
     async def withdraw(self, message_id: str, *, request_id: str | None = None) -> None:
@@ -459,6 +472,8 @@ class Conversation(Homebound, Generic[T]):
         The message keeps its files, unless others are given. It has `request_id` as its id from now on, under which
         it can be edited again, or else a new id. What was said before it in the same turn is answered with it.
 
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
+
         Raises `InvalidInput`, and `Refused`: `unknown_message`, also for one that still waits; `hidden` for one that is
         in another branch; `busy` while the conversation goes to another branch; `no_branches` for a sub-agent.
         """
@@ -476,6 +491,8 @@ class Conversation(Homebound, Generic[T]):
     async def regenerate(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn[T]:
         """Have the messages of the newest turn answered again, in a new turn, and wait as `send` does. The old turn is
         hidden, so the messages are in the transcript once. A turn under way is cancelled first.
+
+        A repeated `request_id` returns the turn as it first stopped after the request; with `wait=False`, as it is now.
 
         If a click may arrive late, pass the newest `turn` that its user saw. Raises `Refused`: `moved_on` if another
         one is the newest, `nothing_to_regenerate`, and what `edit` raises.
@@ -731,9 +748,9 @@ class Conversation(Homebound, Generic[T]):
         """Return an iterator over the updates as they happen: first a snapshot, or with `after` (the id of an update)
         all updates since then.
 
-        It ends when the conversation or its engine is closed, and can be ended before with `aclose()`. A slow watcher
-        misses nothing that is stored. Raises `InvalidInput` for a malformed id; the iterator raises it for an id that
-        no update of this conversation has had yet.
+        It ends when the conversation or its engine is closed, and can be ended before with `aclose()`, also while
+        another task iterates. A slow watcher misses nothing that is stored. Raises `InvalidInput` for a malformed id;
+        the iterator raises it for an id that no update of this conversation has had yet.
 
         A model that fails in the middle of its answer writes it again. So a client that shows the tokens of an answer
         must discard them at a token of another `(request, attempt)`, and at a `state_change` whose state has another

@@ -612,8 +612,8 @@ class Engine(Homebound):
         costs no memory. Over PostgreSQL the updates include what other processes store. Over another store, steps of
         another engine are shown once this engine has read them.
 
-        It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
-        `EngineClosed`.
+        It ends when the engine is closed, and can be ended before with `aclose()`, also while another task iterates.
+        Raises `InvalidInput` and `EngineClosed`.
         """
         from ..persistence.summaries import checked_owner
 

@@ -115,20 +115,39 @@ T = TypeVar("T")
 
 class HomeboundIterator(AsyncGenerator[T, None]):
     """An asynchronous generator that goes on only where its engine was opened: `check_home` raises elsewhere, and the
-    generator stays as it is."""
+    generator stays as it is. It may be closed while another task waits for its next item, which ends the iteration of
+    that task."""
 
     def __init__(self, generator: AsyncGenerator[T, None], check_home: Callable[[], None]) -> None:
         self._generator = generator
         self._check_home = check_home
+        self._waiting: asyncio.Task[Any] | None = None
+        """The task that waits for the next item."""
+        self._left: asyncio.Event | None = None
+        """Set once the task that waited when the generator was closed has left it; None until then."""
 
     async def __anext__(self) -> T:
         self._check_home()
-        return await self._generator.__anext__()
+        if self._waiting is not None:
+            return await self._generator.__anext__()  # raises, since the generator runs
+        self._waiting = task = asyncio.current_task()
+        assert task is not None, "an engine runs in asyncio"
+        cancels = task.cancelling()
+        try:
+            return await self._generator.__anext__()
+        except asyncio.CancelledError:
+            if self._left is not None and task.cancelling() == cancels + 1:  # by `aclose`, and by nobody else
+                raise StopAsyncIteration from None
+            raise
+        finally:
+            self._waiting = None
+            if self._left is not None:
+                task.uncancel()
+                self._left.set()
 
     async def asend(self, value: None) -> T:
         """Go on, as `anext` does."""
-        self._check_home()
-        return await self._generator.asend(value)
+        return await self.__anext__()
 
     async def athrow(self, *error: Any) -> Any:
         """Raise the error where the generator waits."""
@@ -136,6 +155,11 @@ class HomeboundIterator(AsyncGenerator[T, None]):
         return await self._generator.athrow(*error)
 
     async def aclose(self) -> None:
-        """End the generator."""
+        """End the generator, and the iteration of a task that waits for its next item. Returns when both have ended."""
         self._check_home()
+        if self._waiting is not None:
+            if self._left is None:
+                self._left = asyncio.Event()
+                self._waiting.cancel()
+            await self._left.wait()
         await self._generator.aclose()

@@ -85,20 +85,17 @@ class OutputReading:
     is_wanted: bool = False
 
     def read(self, value_json: str, form: str) -> Any:
-        """The answer, which has the form with this digest. Raises `InvalidInput` if its type does not take it any
-        more, and `NoOutput` if the turn has answered in another form than was wanted."""
-        if self.wanted is None:
-            kind, name = self.forms.kind_of(form), "answer"
-        elif digest_of(self.wanted) != form:
+        """The answer, which has the form with this digest. Raises `NoOutput` if its type does not take it any more, or
+        if the turn has answered in another form than was wanted."""
+        if self.wanted is not None and digest_of(self.wanted) != form:
             raise NoOutput("The turn gave its answer in another form: another message of the turn has asked for it.")
-        else:
-            kind, name = self.wanted.kind, self.wanted.name
+        kind = self.forms.kind_of(form) if self.wanted is None else self.wanted.kind
         if kind is None:
             return json.loads(value_json)
         try:
             return TypeAdapter(readable(kind)).validate_json(value_json)
         except Exception:
-            raise InvalidInput(f"The stored answer is no {name} any more: its type has changed.") from None
+            raise NoOutput("The stored answer is not valid for its type any more.") from None
 
     def missing(self, status: str, failure: str | None) -> NoOutput | None:
         """Why a turn that wanted a typed answer has none; None if nobody has asked for one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, computed_field
@@ -114,14 +115,14 @@ class BaseTurn(TurnResult, Generic[T]):
     call: Annotated[ShownCall | None, _IF_SET] = None
     reading: ShownReading = field(default=None, repr=False, compare=False)
 
-    @property
+    @cached_property
     def output(self) -> T:
         """The typed answer: an object of the type that was asked for, where this process knows it, and otherwise as
-        JSON data. None if none was asked for.
+        JSON data. None if none was asked for. It is made, and its validators run, when a turn object is first asked
+        for it.
 
         Raises `NoOutput` if the turn has no such answer, on the turn that `send(…, output=…)` returns and on every turn
-        of a conversation or a profile with an `output`; `InvalidInput` if the type does not take the stored answer any
-        more.
+        of a conversation or a profile with an `output`; and if the type does not take the stored answer any more.
         """
         if self.reading is None:
             return cast(T, None if self.output_json is None else json.loads(self.output_json))

@@ -146,7 +146,8 @@ class ConfigurationError(TurnwiseError):
 
 
 class NoOutput(TurnwiseError):
-    """A turn was asked for a typed answer and has none: it failed, was stopped, or has not ended."""
+    """A turn was asked for a typed answer and has none: it failed, was stopped, or has not ended; or its type does not
+    take the stored answer any more."""
 
 
 class CompactionFailed(TurnwiseError):

@@ -431,7 +431,7 @@ class Limits(Rules):
     agents, need 50 to 100 requests a turn; 200 is a safe bound for them, beside a limit on `tokens` or `cost`."""
 
     last: Literal["answer_now", "plain"] = "answer_now"
-    """The last request that is allowed: answer_now is sent without tools, plain is sent like any other."""
+    """The last request that is allowed: with answer_now the model may call no tool, plain is sent like any other."""
 
     tool_calls: int | None = Field(default=None, ge=0)
     """Tool calls that run."""

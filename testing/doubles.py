@@ -249,19 +249,19 @@ def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: 
 
 
 def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
-    """An answer that calls one tool."""
+    """An answer that calls one tool. Every keyword is an argument of the call: `calls` takes the usage and a text."""
     from ..effects.model.port import ModelAnswer, ModelCall
 
     made = ModelCall(id="call_0", name=tool_name, arguments=json.dumps(arguments, ensure_ascii=False))
     return ModelAnswer(tool_calls=(made,), finish_reason="tool_calls")
 
 
-def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
-    """An answer with the calls of all these answers, and a text if one is given."""
+def calls(*answers: ModelAnswer, text: str = "", usage: Usage | None = None) -> ModelAnswer:
+    """An answer with the calls of all these answers, a text if one is given, and what it has used up."""
     from ..effects.model.port import ModelAnswer
 
     made = tuple(made for answer in answers for made in answer.tool_calls)
-    return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls")
+    return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls", usage=usage or Usage())
 
 
 def verdict(passed: bool, reason: str = "", missing: Iterable[str] = ()) -> ModelAnswer:

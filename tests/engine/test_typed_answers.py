@@ -337,6 +337,34 @@ async def test_another_process_reads_json_and_one_that_knows_the_type_reads_the_
     assert known.output == TICKET
 
 
+async def test_a_turn_keeps_its_answer_and_an_answer_that_its_type_no_longer_takes_is_none(database: Database) -> None:
+    """The validators run when a turn is first asked for its answer. One that was read again asks them again."""
+    limit, runs = 5, 0
+
+    class Small(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def _is_small(cls, number: int) -> int:
+            nonlocal runs
+            runs += 1
+            if number > limit:
+                raise ValueError("too large")
+            return number
+
+    async with Engine.open(database, model=ScriptedLlm([call("final_result", number=5)])) as engine:
+        conversation = await engine.create(output=Small)
+        turn = await conversation.send("How many?")
+        first, runs_before, limit = turn.output, runs, 4
+        (again,) = await conversation.turns()
+
+        assert turn.output is first
+        assert runs == runs_before
+        with pytest.raises(NoOutput, match="not valid for its type any more"):
+            _ = again.output
+
+
 class Writer:
     """A model that writes its answer in pieces."""
 

@@ -627,3 +627,65 @@ class TestCatchingUp:
             await reading
 
         assert told[1] == told[0] + 1
+
+
+Watch = Callable[[Engine, Conversation], AsyncGenerator[Any, None]]
+
+WATCHES: dict[str, Watch] = {
+    "updates": lambda engine, conversation: conversation.updates(),
+    "tree": lambda engine, conversation: engine.updates(),
+    "stream": lambda engine, conversation: conversation.stream("Wait for the turn before", when_busy="queue"),
+}
+
+
+async def shown_until_closed(updates: AsyncGenerator[Any, None]) -> int:
+    """Return how many updates there were, once they have ended."""
+    return len([update async for update in updates])
+
+
+class TestClosing:
+    """`aclose` ends an iterator, whoever waits for its next update."""
+
+    @pytest.fixture(params=WATCHES.values(), ids=list(WATCHES))
+    async def updates(self, request: pytest.FixtureRequest, database: Database) -> AsyncIterator[Any]:
+        """Yield an iterator that has nothing more to show, since a turn waits for its model."""
+        async with Engine.open(database, model=FunctionLlm(never)) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello", wait=False)
+            yield request.param(engine, conversation)
+
+    async def test_it_ends_the_iteration_of_another_task(self, updates: AsyncGenerator[Any, None]) -> None:
+        """As if nothing more came; the task goes on behind its loop, and was not cancelled."""
+        watching = asyncio.create_task(shown_until_closed(updates))
+        await asyncio.sleep(0.05)
+
+        await asyncio.gather(updates.aclose(), updates.aclose())
+
+        await watching
+        assert watching.cancelling() == 0
+        assert [update async for update in updates] == []
+
+    async def test_a_task_that_is_cancelled_meanwhile_is_cancelled(self, updates: AsyncGenerator[Any, None]) -> None:
+        """Closing does not swallow what was not meant for it, nor a timeout around the iteration."""
+        watching = asyncio.create_task(shown_until_closed(updates))
+        await asyncio.sleep(0.05)
+        watching.cancel()
+
+        await updates.aclose()
+
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+
+    async def test_a_timeout_around_the_iteration_stays_one(self, updates: AsyncGenerator[Any, None]) -> None:
+        """The iterator ends with it, and can be closed."""
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await shown_until_closed(updates)
+
+        await updates.aclose()
+
+
+async def never(request: Any) -> str:
+    """Answer when it is too late."""
+    await asyncio.Event().wait()
+    return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import turnwise.testing
-from turnwise import ConfigurationError, Conversation, Engine, Policy, Questions, Retry, presets
+from turnwise import ConfigurationError, Conversation, Engine, Policy, Questions, Retry, Usage, presets
 from turnwise.effects.clock import Clock
 from turnwise.effects.model.performers.verification import Verdict, read_verdict
 from turnwise.effects.model.port import ModelRequest
@@ -102,13 +102,14 @@ class TestAnswers:
 
     def test_calls_are_one_answer(self) -> None:
         """The calls are in one response, in order, with the text."""
-        answer = calls(call("find_table", party=2), call("find_taxi"), text="One moment.")
+        used = Usage(input_tokens=7, output_tokens=2)
+        answer = calls(call("find_table", party=2), call("find_taxi"), text="One moment.", usage=used)
 
         assert [(made.name, made.arguments) for made in answer.tool_calls] == [
             ("find_table", '{"party": 2}'),
             ("find_taxi", "{}"),
         ]
-        assert answer.content == "One moment."
+        assert (answer.content, answer.usage) == ("One moment.", used)
 
     @pytest.mark.parametrize(
         ("given", "read"),
