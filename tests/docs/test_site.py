@@ -131,6 +131,17 @@ def test_every_name_in_a_docstring_leads_somewhere(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["LiteLlm", "OpenAICompatible"])
+def test_a_class_has_what_its_abstract_base_does_for_it(site: Path, name: str) -> None:
+    """No page shows the base."""
+    text = (site / "reference" / "api" / "models" / "index.html").read_text(encoding="utf-8")
+
+    members = ("complete", "estimate", "ready", "refused", "refused_tools", "takes", "output_way")
+    assert [member for member in members if f'id="turnwise.{name}.{member}"' not in text] == []
+    assert "ServedModel" not in text
+
+
+@pytest.mark.slow
 def test_it_shows_all_of_the_changelog(site: Path) -> None:
     """And not the page that stands for it in the repository."""
     text = (site / "changelog" / "index.html").read_text(encoding="utf-8")

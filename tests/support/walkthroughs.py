@@ -99,11 +99,9 @@ class Walk:
         self.changes: dict[str, str] = {}
         """What is written otherwise in the files than the page has it, such as the seconds of a pause."""
         binaries = Path(sys.executable).parent
-        plain = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-        plain |= {
-            "PYTEST_ADDOPTS": "-p no:cacheprovider",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        }  # as the reader has it
+        # pytest has the plugins that the reader has.
+        of_pytest = {"PYTEST_ADDOPTS": "-p no:cacheprovider", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        plain = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", **of_pytest}
         self._environment = {"PATH": f"{binaries}:{os.environ['PATH']}", **plain, **environment}
         self._resources = ExitStack()
         self._port = 0
