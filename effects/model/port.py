@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import iscoroutinefunction
+from math import isfinite
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
@@ -203,8 +204,9 @@ LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FA
 
 class LlmFailure(Exception):
     """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is the wait in seconds
-    that the provider asks for, and `usage` what was spent before the answer broke off; a request that was refused costs
-    nothing. With `of_answer` it was the model's answer that a filter did not let pass, and not the request.
+    that the provider asks for; one that does not end is none. `usage` is what was spent before the answer broke off; a
+    request that was refused costs nothing. With `of_answer` it was the model's answer that a filter did not let pass,
+    and not the request.
 
     `kind` decides whether the request is tried again; docs/guides/model-failures.md lists the kinds. Raises
     `ConfigurationError` for any other, because it would leave open what is to be done.
@@ -226,9 +228,18 @@ class LlmFailure(Exception):
             raise ConfigurationError(f"An LlmFailure cannot be of the kind {given}. Known: {known}.")
         self.kind: FailureKind = kind
         self.sentence = sentence
-        self.retry_after = retry_after
+        self.retry_after = _wait_of(retry_after)
         self.usage = usage
         self.of_answer = of_answer
+
+
+def _wait_of(seconds: Any) -> float | None:
+    """The wait as an event can hold it: seconds in a number that is finite and not negative."""
+    try:
+        wait = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return max(wait, 0.0) if isfinite(wait) else None
 
 
 logger = performer_logger("turnwise.model")

@@ -7,6 +7,7 @@ word comes as soon as the server has it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, get_args
 
@@ -58,10 +59,11 @@ class OpenAICompatible(ServedModel):
     read the sealed thinking of this one; by default it follows from `model`. `dialect` says what the server takes of
     the protocol, where that is known beforehand; what it refuses is learned.
 
-    `headers` are sent with each request. `parameters` are further members of its body, such as `{"temperature": 0}`;
-    what a policy, a profile or a message sets takes precedence. The prices `input_cost_per_token` and
-    `output_cost_per_token`, in US dollars, may be among the `parameters`; they are not sent, but used to compute the
-    cost of answers. `timeout` is how many seconds the server may send nothing.
+    A user and a password may stand in the address in place of a key. `headers` are sent with each request, and win
+    over the key. `parameters` are further members of its body, such as `{"temperature": 0}`; what a policy, a profile
+    or a message sets takes precedence. The prices `input_cost_per_token` and `output_cost_per_token`, in US dollars,
+    may be among the `parameters`; they are not sent, but used to compute the cost of answers. `timeout` is how many
+    seconds the server may send nothing.
 
     Raises `ConfigurationError` for an invalid address, for a key or a header that HTTP cannot carry, and for parameters
     that turnwise sets itself. Nothing is sent before the first request, so only that finds a wrong key.
@@ -84,22 +86,19 @@ class OpenAICompatible(ServedModel):
         timeout: float = SILENCE,
     ) -> None:
         model = _checked_name(model)
-        key = (key or "").strip()
-        own = {"Authorization": f"Bearer {key}"} if key else {}
-        headers = {**own, **(headers or {})}
         name = model if name is None else name
+        self._connection = Connection(base_url, key, headers or {}, _checked_timeout(timeout))
         super().__init__(
             name,
             model,
             dialect=LearnedDialect(name, model, dialect, _kind_of),
             senses=Senses(takes),
-            secrets=[*([key] if key else ()), *headers.values()],
+            secrets=self._connection.secrets,
         )
         self.window = window
         self.family = family or family_named(f"openai/{model}")
         self._schema = _checked_schema(schema)
         self._parameters = _checked_parameters(parameters)
-        self._connection = Connection(base_url, headers, _checked_timeout(timeout))
 
     @property
     def is_priced(self) -> bool:
@@ -197,8 +196,8 @@ async def _chunks_in(lines: AsyncIterator[str], events: Events) -> AsyncIterator
 
 
 def _checked_name(model: Any) -> str:
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigurationError("A model of a server needs the name under which the server has it.")
+    if not isinstance(model, str) or not model.strip() or not model.isprintable():
+        raise ConfigurationError("A model of a server needs the name under which the server has it, on one line.")
     return str(model)
 
 
@@ -217,6 +216,10 @@ def _checked_timeout(timeout: Any) -> float:
 
 def _checked_parameters(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     given = dict(parameters or {})
+    try:
+        json.dumps(given, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ConfigurationError("The parameters of a model are sent as JSON, which cannot hold these.") from None
     if reserved := sorted(_RESERVED & given.keys()):
         raise ConfigurationError(f"These parameters are set by turnwise and cannot be given: {', '.join(reserved)}.")
     return given

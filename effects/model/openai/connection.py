@@ -11,16 +11,20 @@ go with it.
 from __future__ import annotations
 
 import asyncio
+import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
+from ..keys import without_keys
 from ..port import LlmFailure
+from .compression import unpacked
 from .events import lines_in
 from .failures import MalformedChunk
 from .refusals import Refusal, RefusedRequest
@@ -40,18 +44,28 @@ REFUSING = 5.0
 
 _PATH = "chat/completions"
 
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header: a token of RFC 9110."""
+
 
 class Connection:
     """Sends requests to the server at `base_url`, the address that its documentation gives for OpenAI's clients, such
-    as `http://localhost:8000/v1`. `silence` is how many seconds it may send nothing.
+    as `http://localhost:8000/v1`. `key` goes along as a bearer token; a user and a password may stand in the address
+    instead. `headers` win over both. `silence` is how many seconds the server may send nothing.
 
-    Raises `ConfigurationError` for what is no address, and for headers that HTTP cannot carry.
+    `secrets` are the values that no message may show. Raises `ConfigurationError` for what is no address, for a key
+    beside a user in the address, and for a key or headers that HTTP cannot carry.
     """
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], silence: float) -> None:
-        self._url = _checked_url(base_url)
-        self._headers = _checked_headers(headers)
+    def __init__(self, base_url: str, key: str | None, headers: Mapping[str, str], silence: float) -> None:
+        parts, token, given = _checked_address(base_url), _checked_key(key), _checked_headers(headers)
+        user = parts.netloc.rpartition("@")[0]
+        if user and token:
+            raise ConfigurationError("A model has a key or a user in its base_url, and not both.")
+        self._url = _url_of(parts)
         self._silence = silence
+        self._headers = {"accept-encoding": "identity", **_authorization_of(user, token), **given}
+        self.secrets = [*filter(None, (token, *map(unquote, user.split(":", 1)))), *given.values()]
 
     async def ready(self) -> None:
         """Load what requests need, once, in a thread, as it takes a tenth of a second."""
@@ -71,8 +85,24 @@ class Connection:
             httpx.AsyncClient(verify=_certificates(), timeout=timeout, headers=self._headers) as client,
             client.stream("POST", self._url, json=body) as response,
         ):
-            await _check(response)
-            yield lines_in(response.aiter_bytes())
+            await self._check(response)
+            yield lines_in(_body_of(response))
+
+    async def _check(self, response: httpx.Response) -> None:
+        """Raise what a response stands for that is no answer."""
+        if response.is_redirect:
+            raise LlmFailure("invalid_request", self._redirection(response.headers.get("location", "")))
+        if not response.is_success:
+            text = await _beginning_of(response)
+            raise RefusedRequest(Refusal.of_response(response.status_code, text, response.headers), text)
+
+    def _redirection(self, location: str) -> str:
+        """The sentence of a redirect. What may hold secrets of an address is left out of it."""
+        to = _parts_of(urljoin(self._url, location)) if location else None
+        if to is None:
+            return "The model's server redirects, and does not say where to."
+        address = without_keys(_without_user(to)._replace(query="").geturl(), self.secrets)
+        return f"The model's server redirects to {shortened(address, MAX_QUOTED)}: give that address as its base_url."
 
 
 @cache
@@ -83,14 +113,8 @@ def _certificates() -> SSLContext:
     return httpx.create_ssl_context()
 
 
-async def _check(response: httpx.Response) -> None:
-    """Raise what a response stands for that is no answer."""
-    if response.is_redirect:
-        to = shortened(response.headers.get("location", ""), MAX_QUOTED)
-        raise LlmFailure("invalid_request", f"The model's server redirects to {to}: give that address as its base_url.")
-    if not response.is_success:
-        text = await _beginning_of(response)
-        raise RefusedRequest(Refusal.of_response(response.status_code, text, response.headers), text)
+def _body_of(response: httpx.Response) -> AsyncIterator[bytes]:
+    return unpacked(response.aiter_raw(), response.headers.get("content-encoding", ""))
 
 
 async def _beginning_of(response: httpx.Response) -> str:
@@ -100,13 +124,21 @@ async def _beginning_of(response: httpx.Response) -> str:
     read = bytearray()
     try:
         async with asyncio.timeout(REFUSING):
-            async for part in response.aiter_bytes():
+            async for part in _body_of(response):
                 read += part
                 if len(read) >= LARGEST_REFUSAL:
                     break
-    except (httpx.HTTPError, TimeoutError):
+    except (httpx.HTTPError, TimeoutError, MalformedChunk):
         pass
-    return bytes(read[:LARGEST_REFUSAL]).decode(response.charset_encoding or "utf-8", "replace")
+    return _decoded(bytes(read[:LARGEST_REFUSAL]), response.charset_encoding)
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """The text of a body. A server may name a character set that is none."""
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except (LookupError, ValueError):
+        return body.decode("utf-8", "replace")
 
 
 def kind_of_connection(error: Exception) -> FailureKind:
@@ -116,7 +148,7 @@ def kind_of_connection(error: Exception) -> FailureKind:
     match error:
         case httpx.TimeoutException():
             return "timeout"
-        case httpx.DecodingError() | MalformedChunk():
+        case MalformedChunk():
             return "malformed_response"
         case httpx.TransportError() | httpx.StreamError() | OSError():
             return "network"
@@ -124,38 +156,63 @@ def kind_of_connection(error: Exception) -> FailureKind:
             return "internal"
 
 
-def _checked_url(base_url: Any) -> str:
-    """The address of the chat completions beneath this one. Raises `ConfigurationError`."""
+def _checked_address(base_url: Any) -> SplitResult:
+    """The parts of an address. Raises `ConfigurationError`, whose sentence does not show what may hold a password."""
     parts = _parts_of(base_url)
     if parts is None:
-        given = shortened(repr(base_url), MAX_QUOTED)
-        raise ConfigurationError(
-            f"The base_url of a model is an address such as http://localhost:8000/v1, not {given}."
+        given = (
+            "" if isinstance(base_url, str) and "@" in base_url else f", not {shortened(repr(base_url), MAX_QUOTED)}"
         )
-    path = parts.path.rstrip("/")
-    path = path if path.endswith(_PATH) else f"{path}/{_PATH}"
-    return parts._replace(path=path, fragment="").geturl()
+        raise ConfigurationError(f"The base_url of a model is an address such as http://localhost:8000/v1{given}.")
+    return parts
 
 
 def _parts_of(base_url: Any) -> SplitResult | None:
     """The parts of an address; None if it is none."""
-    if not isinstance(base_url, str):
+    if not isinstance(base_url, str) or not base_url.isprintable():
         return None
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(base_url.strip())
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
-    return parts if is_address else None
+    return parts if is_address and " " not in parts.netloc else None
+
+
+def _url_of(parts: SplitResult) -> str:
+    """The address of the chat completions beneath this one, without a user."""
+    path = parts.path.rstrip("/")
+    path = path if path.endswith(_PATH) else f"{path}/{_PATH}"
+    return _without_user(parts)._replace(path=path).geturl()
+
+
+def _without_user(parts: SplitResult) -> SplitResult:
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
+
+
+def _authorization_of(user: str, key: str) -> dict[str, str]:
+    """The header by which a server knows who asks: for a key, or for a user and a password of an address."""
+    if key:
+        return {"authorization": f"Bearer {key}"}
+    name, _, password = user.partition(":")
+    encoded = b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode("ascii")
+    return {"authorization": f"Basic {encoded}"} if user else {}
+
+
+def _checked_key(key: Any) -> str:
+    if not (key is None or _is_printable(key.strip() if isinstance(key, str) else key)):
+        raise ConfigurationError("The key of a model is no line of printable ASCII.")
+    return (key or "").strip()
 
 
 def _checked_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
+    """The headers by their names in lower case, as HTTP compares them."""
     for name, value in headers.items():
-        if not (_is_printable(name) and _is_printable(value)):
+        if not (isinstance(name, str) and _NAME.fullmatch(name) and _is_printable(value)):
             raise ConfigurationError(
                 f"The header {shortened(repr(name), MAX_QUOTED)} of a model is no line of printable ASCII."
             )
-    return dict(headers)
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _is_printable(text: object) -> bool:

@@ -18,6 +18,7 @@ from .failures import MalformedChunk
 Chunk = Mapping[str, Any]
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_BLANK_LINES = re.compile(r"(?:\n|\r\n){3,}")
 _FIELD = re.compile(r"\s*(data|event|id|retry)(?::|$) ?(?:data: ?)*", re.IGNORECASE)
 _SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keep-alive", "keepalive"})
 """Names of events whose data need not be JSON."""
@@ -145,8 +146,8 @@ def _objects_in(value: Any) -> Iterator[Chunk]:
 
 
 async def lines_in(content: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The lines of a body, without their ends, and without a mark of the byte order in front. Raises `MalformedChunk`
-    for a line that is no part of an answer, as it does not end."""
+    """The lines of a body, without their ends, and without a mark of the byte order in front. Many blank lines in a row
+    are one. Raises `MalformedChunk` for a line that is no part of an answer, as it does not end."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
     pieces: list[str] = []
     length, is_behind_return = 0, False
@@ -157,7 +158,7 @@ async def lines_in(content: AsyncIterator[bytes]) -> AsyncIterator[str]:
         if is_behind_return:  # whose line has ended, whether a line feed follows or not
             text = text.removeprefix("\n")
         is_behind_return = text.endswith("\r")
-        first, *others = _LINE_END.split(text)
+        first, *others = _LINE_END.split(_BLANK_LINES.sub("\n\n", text))
         pieces.append(first)
         length += len(first)
         if length > LONGEST_PAGE:

@@ -231,8 +231,9 @@ def _seconds(value: str, unit: float = 1.0) -> float | None:
     return max(since_1970 - datetime.now(UTC).timestamp() if number > 1e9 else number * unit, 0.0)
 
 
-def _duration(value: str) -> float:
-    return sum(_lengths_in(value.lower()))
+def _duration(value: str) -> float | None:
+    length = sum(_lengths_in(value.lower()))
+    return length if math.isfinite(length) else None
 
 
 def _lengths_in(value: str) -> Iterator[float]:
@@ -252,6 +253,6 @@ def _seconds_until(date: str) -> float | None:
 def _moment(date: str) -> datetime | None:
     with suppress(ValueError):
         return datetime.fromisoformat(date.strip().upper().replace(" UTC", "+00:00").removesuffix("UTC"))
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         return parsedate_to_datetime(date)
     return None

@@ -304,7 +304,7 @@ class StreamAssembler:
             came = True
         if not delta.keys().isdisjoint(_OF_SOURCES):
             self._add_sources(delta)
-        if blocks := delta.get(BLOCKS):
+        if isinstance(blocks := delta.get(BLOCKS), list) and blocks:
             self.opaque_fields[CONTENT] = [*blocks]
         if opaque := {name: value for name, value in delta.items() if name not in _KNOWN and value is not None}:
             self.opaque_fields = merged(self.opaque_fields, opaque)
@@ -361,8 +361,10 @@ class StreamAssembler:
         """The sources that the model of this name tells, in the order in which it told them."""
         sources, found = self._sources, list[Citation]()
         found += citations_in(_each(sources.get("annotations")), model)
-        found += (citation_of(one.get("given"), model, one["start"], one["end"]) for one in sources.get(CITED, ()))
-        if grounding := sources.get(GROUNDING):
+        for one in _each(sources.get(CITED)):
+            if isinstance(one, Mapping):
+                found.append(citation_of(one.get("given"), model, _place(one.get("start")), _place(one.get("end"))))
+        if isinstance(grounding := sources.get(GROUNDING), Mapping):
             found += grounding_citations(grounding, self.text, model)
         if not found:
             found += citations_in(_each(sources.get("search_results") or sources.get("citations")), model)
@@ -430,6 +432,10 @@ def _each(value: Any) -> list[Any]:
     return [value] if isinstance(value, Mapping) else list(value or ())
 
 
+def _place(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
 def _is_reference(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "reference"
 
@@ -472,11 +478,12 @@ def _arguments_in(function: Mapping[str, Any]) -> str:
 
 def _index_of(call: Mapping[str, Any]) -> int | None:
     index = call.get("index")
-    if isinstance(index, str) and index.isdecimal():
-        return int(index)
-    if isinstance(index, bool) or not isinstance(index, int | float):
+    if isinstance(index, bool) or not isinstance(index, int | float | str):
         return None
-    return int(index)
+    try:
+        return int(index)
+    except (ValueError, OverflowError):  # no number, or none that counts
+        return None
 
 
 def _error_in(chunk: Mapping[str, Any]) -> Any:

@@ -187,6 +187,27 @@ class TestKinds:
         assert set(get_args(FailureKind)) - set(LLM_FAILURES) == others
 
 
+class TestWaits:
+    """How long a provider asks to wait."""
+
+    @holds_for(
+        ("told", "known"),
+        [(7, 7.0), (-1.0, 0.0), (float("inf"), None), (float("nan"), None), (10**400, None), (None, None)],
+    )
+    async def test_a_wait_that_does_not_end_is_none(self, told: Any, known: float | None) -> None:
+        """Whatever model raises it, its turn fails for the reason that it gives."""
+
+        def fail(_: ModelRequest) -> ModelAnswer:
+            raise LlmFailure("rate_limit", "Wait.", told)
+
+        policy = Policy(retry=Retry(attempts=1))
+        async with Engine.open("sqlite://", model=FunctionLlm(fail), policy=policy) as engine:
+            turn = await (await engine.create()).send("Hello")
+
+        assert LlmFailure("rate_limit", "Wait.", told).retry_after == known
+        assert str(turn.failure) == "Wait."
+
+
 class Recorder:
     """A model that answers each purpose from a script, and records what it was asked."""
 

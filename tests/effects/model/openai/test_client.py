@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,6 +66,24 @@ class TestRequests:
 
         (headers,) = server.headers
         assert (headers["Authorization"], headers["X-Title"]) == ("Bearer sk-1", "Dinner")
+
+    async def test_a_header_wins_over_the_key(self) -> None:
+        """However its name is written, so that a server gets one of them."""
+        async with OpenAiServer([says("Hi")]) as server:
+            model = OpenAICompatible(server.url, "sk-1", "m", headers={"authorization": "Token t"})
+            await model.complete(request(), ignore)
+
+        assert server.headers[0].getall("Authorization") == ["Token t"]
+
+    async def test_a_user_in_the_address(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It takes the place of a key, and the password is in no log, that of httpx neither."""
+        caplog.set_level("INFO")
+        async with OpenAiServer([says("Hi")]) as server:
+            address = server.url.replace("://", "://anna:pass%20word@")
+            await OpenAICompatible(address, None, "m").complete(request(), ignore)
+
+        assert server.headers[0]["Authorization"] == "Basic YW5uYTpwYXNzIHdvcmQ="
+        assert "pass" not in caplog.text
 
     async def test_without_a_key_nothing_is_said_of_one(self) -> None:
         """Many servers on one's own machine want none."""
@@ -150,7 +169,10 @@ class TestRequests:
 class TestMaking:
     """What is given is checked at once."""
 
-    @holds_for("url", ["", "localhost:8000", "ftp://a/v1", "http://", "http://[::1", "http://a:0/v1", "/v1", None, 7])
+    @holds_for(
+        "url",
+        ["", "localhost:8000", "ftp://a/v1", "http://", "http://[::1", "http://a:0/v1", "/v1", None, 7, "http://a b"],
+    )
     def test_what_is_no_address_is_refused(self, url: Any) -> None:
         """In one sentence, which shows what an address looks like."""
         with pytest.raises(ConfigurationError, match=r"http://localhost:8000/v1"):
@@ -161,6 +183,15 @@ class TestMaking:
         [
             {"key": "a\nb"},
             {"key": "schlüssel"},
+            {"key": b"sk-1"},
+            {"key": 7},
+            {"key": "sk-1", "base_url": "http://anna:word@localhost/v1"},
+            {"headers": {"X Y": "1"}},
+            {"headers": {"": "1"}},
+            {"model": "m\n"},
+            {"model": "\ud800"},
+            {"parameters": {"temperature": float("nan")}},
+            {"parameters": {"logit_bias": {7}}},
             {"headers": {"X": 1}},
             {"headers": {"X\n": "1"}},
             {"model": ""},
@@ -179,6 +210,13 @@ class TestMaking:
 
         with pytest.raises(ConfigurationError):
             OpenAICompatible(**given)
+
+    def test_a_password_in_what_is_no_address_is_not_told(self) -> None:
+        """Such a sentence is shown and logged."""
+        with pytest.raises(ConfigurationError) as caught:
+            OpenAICompatible("htp://anna:hunter2@localhost/v1", None, "m")
+
+        assert "hunter2" not in str(caught.value)
 
     @holds_for(
         ("options", "beside_tools", "alone"),
@@ -375,6 +413,13 @@ def plain(text: str) -> bytes:
     return json.dumps({"error": {"message": text, "type": None, "param": None, "code": None}}).encode()
 
 
+def fields(**delta: Any) -> list[bytes]:
+    """Return a piece of a stream for each of these fields of a delta."""
+    return [
+        f"data: {json.dumps({'choices': [{'delta': {name: value}}]})}\n\n".encode() for name, value in delta.items()
+    ]
+
+
 TROUBLES: dict[str, tuple[FailureKind, tuple[Any, ...]]] = {
     "it closes without a word": ("network", ()),
     "it resets the connection": ("network", (CUT,)),
@@ -404,6 +449,26 @@ TROUBLES: dict[str, tuple[FailureKind, tuple[Any, ...]]] = {
         (status("500 Oops", b"<html><title>Oops</title></html>", "Content-Type: text/html"),),
     ),
     "a refusal whose body does not come": ("server_error", (b"HTTP/1.1 502 No\r\nContent-Length: 9\r\n\r\n", b"No")),
+    "a small body that stands for a large one": (
+        "malformed_response",
+        (status("200 OK", gzip.compress(gzip.compress(b"a" * 2**20)), "Content-Encoding: gzip, gzip"),),
+    ),
+    "a refusal in a character set that is none": (
+        "server_error",
+        (status("500 No", b"No", "Content-Type: text/html; charset=none"),),
+    ),
+    "an index that is no number": (
+        "malformed_response",
+        (HEAD, PIECE, b'data: {"choices":[{"delta":{"tool_calls":[{"index":1e999,"function":7}]}}]}\n\n'),
+    ),
+    "a wait that does not end": (
+        "rate_limit",
+        (status("429 No", b"", f"Retry-After: {'9' * 400}d"),),
+    ),
+    "a wait until a year that is none": (
+        "rate_limit",
+        (status("429 No", b"", "Retry-After: 1 Jan 99999999999999 00:00:00 GMT"),),
+    ),
     "a refusal of no text": ("invalid_request", (status("400 No", b"\xff\xfe\x00"),)),
     "a key that is not taken": (
         "authentication",
@@ -447,6 +512,46 @@ class TestTroubles:
         assert caught.value.sentence == (
             "The model's server redirects to https://elsewhere.example/v1: give that address as its base_url."
         )
+
+    @holds_for(
+        ("location", "told"),
+        [
+            ("https://elsewhere.example/v1?key=sk-secret-0123456789", "https://elsewhere.example/v1"),
+            ("https://a:word@elsewhere.example/sk-secret-0123456789", "https://elsewhere.example/***"),
+        ],
+    )
+    async def test_where_a_redirect_leads_is_told_without_a_key(self, location: str, told: str) -> None:
+        """A server may write what it was sent into the address."""
+        async with raw(status("307 There", b"", f"Location: {location}")) as (model, _):
+            with pytest.raises(LlmFailure, match="redirects to") as caught:
+                await model.complete(request(), ignore)
+
+        assert caught.value.sentence == f"The model's server redirects to {told}: give that address as its base_url."
+
+    async def test_a_redirect_to_nowhere(self) -> None:
+        """It does not say which address to give."""
+        async with raw(status("302 There")) as (model, _):
+            with pytest.raises(LlmFailure, match="does not say where to"):
+                await model.complete(request(), ignore)
+
+    async def test_a_compressed_body_is_taken_out_piece_by_piece(self) -> None:
+        """Ten kilobytes stand for ten megabytes; in between the event loop does other work."""
+        body, turns = gzip.compress(b": ping\n\n" * 1_250_000 + PIECE + END), 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with raw(status("200 OK", body, "Content-Encoding: gzip")) as (model, _):
+            await model.ready()
+            counting = asyncio.ensure_future(count())
+            answer = await model.complete(request(), ignore)
+            counting.cancel()
+
+        assert answer.content == "Once"
+        assert turns > 10_000_000 / 2**16
 
     async def test_a_server_that_is_not_there(self) -> None:
         """Nothing listens at its port any more; or its name is none."""
@@ -505,6 +610,14 @@ class TestOddAnswers:
             (HEAD, PIECE, END, CUT),
             (b"HTTP/1.1 100 Continue\r\n\r\n", HEAD, PIECE, END),
             (HEAD, b"data: {}\n\n", PIECE, b"data: 7\n\n", END),
+            (HEAD, b"\n" * 1_000_000, PIECE, b"\r\n" * 100_000, END),
+            (HEAD, *fields(cited=[{}], grounding=[7], content_blocks=True), PIECE, END),
+            (HEAD, *fields(cited=[7], grounding="a", content_blocks={"a": 1}), PIECE, END),
+            (HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: deflate\r\n\r\n"), zlib.compress(PIECE + END)),
+            (
+                HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: deflate\r\n\r\n"),
+                zlib.compress(PIECE + END, wbits=-15),
+            ),
         ],
     )
     async def test_the_answer_arrives(self, script: tuple[Any, ...]) -> None:
