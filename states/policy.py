@@ -678,9 +678,9 @@ class Policy(Rules):
     """The parameters of model requests, where neither the turn's profile nor the message sets them."""
 
     keep_thinking: Literal["turn", "conversation"] | Annotated[int, Field(ge=1)] = "turn"
-    """For how long the thinking of a model, and what its provider has sealed, goes back to the same family of models:
-    in its own turn, in so many turns, that one included, or as long as the conversation goes on. What belongs to calls
-    goes back with them in any case."""
+    """For how long the thinking of a model, and what its provider has sealed, is sent back to the same family of
+    models: in its own turn, in so many turns including its own, or always. What belongs to calls is sent back with them
+    in any case."""
 
     speech: SpeechRules = SpeechRules()
     """What happens to speech that tools bring."""
@@ -689,7 +689,7 @@ class Policy(Rules):
     """What ends a turn: text without calls, or the claim that the work is complete."""
 
     nudges: int = Field(default=2, ge=0)
-    """How often in a turn the model is reminded of what the rules want, before the turn ends as it is."""
+    """How often in a turn the model is reminded of what the rules require, before the turn ends anyway."""
 
     silent: Literal["allow", "nudge", "fallback"] = "allow"
     """What happens if nothing would reach the user in a turn: allow it, remind the model, or deliver its text."""
@@ -703,8 +703,8 @@ class Policy(Rules):
     fails."""
 
     output_reply: Literal["json"] | OutputField | OutputRendering = "json"
-    """What the user receives of a typed answer: the JSON, the text of one field, or what a function of the application
-    makes of it."""
+    """What the user receives for a typed answer: the JSON, the text of one field, or the result of a function of the
+    application."""
 
     summarize: bool = False
     """Whether a summary of a completed turn is written for display. It never changes what was said."""
@@ -731,7 +731,7 @@ class Policy(Rules):
     """What happens to a call that was made before."""
 
     limits: Limits = Limits()
-    """What one turn may use up."""
+    """How many requests, tool calls and the like one turn may use."""
 
     empty: Empty = Empty()
     """What happens after an empty response."""
@@ -750,7 +750,8 @@ class Policy(Rules):
     """A turn that cannot continue rests in Failed, or ends with a reply that says why."""
 
     dialogue: Literal["transcript"] | Recent = "transcript"
-    """What a request holds of the past: all of it, compacted when it fills the window, or the last minutes only."""
+    """How much of the history a request holds: all of it, compacted when it fills the window, or the last minutes
+    only."""
 
     window: float = Field(default=0.9, gt=0, le=1)
     """The share of a model's window that counts as full."""
