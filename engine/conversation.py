@@ -609,7 +609,7 @@ class Conversation(Homebound, Generic[T]):
     async def set_title(self, title: str, *, request_id: str | None = None) -> None:
         """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the
         first message, as if no title was given. Raises `InvalidInput`."""
-        await self._request(DetailsChanged, request_id, title=title)
+        await self._request(DetailsChanged, request_id, title=_given_text("title", title))
 
     async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
         """Replace the metadata of the conversation: JSON values under names that the application chooses. Tools see
@@ -621,7 +621,7 @@ class Conversation(Homebound, Generic[T]):
         """Change the system prompt from the next model request on, also if a turn is under way; "" removes it. What was
         said stays, and `model_request` shows each earlier request with the prompt that it had. Raises
         `InvalidInput`."""
-        await self._request(DetailsChanged, request_id, system=system)
+        await self._request(DetailsChanged, request_id, system=_given_text("system", system))
 
     async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
         """Switch to another profile of the policy, from the next model request on, also if a turn is under way. Later
@@ -1163,6 +1163,13 @@ class Conversation(Homebound, Generic[T]):
 def _filled_rules(*, models: bool, profiles: bool) -> set[str]:
     """What was filled in for the caller of `set_policy`."""
     return {"chose_models", "chose_profiles", *[MODELS] * models, *[PROFILES] * profiles}
+
+
+def _given_text(name: str, text: str | None) -> str:
+    """The text. None would change nothing, and whoever passes it means something else."""
+    if text is None:
+        raise InvalidInput('A text is needed; "" takes away the one that is there.', name)
+    return text
 
 
 def _count(name: str, number: int) -> int:

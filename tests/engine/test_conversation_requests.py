@@ -297,6 +297,18 @@ class TestSystemPrompts:
         assert changed == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
         assert removed == [{"role": "user", "content": "Hi"}]
 
+    async def test_none_is_no_prompt(self, database: Database) -> None:
+        """It would change nothing, and not take the prompt away. The same holds for a title."""
+        nothing: Any = None
+        async with Engine.open(database, model=Watching().llm) as engine:
+            conversation = await engine.create(system="Be kind.")
+            for asking in (conversation.set_system(nothing), conversation.set_title(nothing)):
+                with pytest.raises(InvalidInput, match="A text is needed"):
+                    await asking
+            steps = await conversation.steps()
+
+        assert (conversation.system, len(steps)) == ("Be kind.", 1)
+
     async def test_a_copy_of_an_earlier_step_may_keep_it(self, database: Database) -> None:
         """It has the prompt of that step, or with `keeps_rules` that which the conversation has now."""
         async with Engine.open(database, model=Watching().llm) as engine:
