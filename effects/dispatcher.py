@@ -19,7 +19,7 @@ from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..states.effects import OUTGOING, AwaitedEffect, Effect, OutgoingEffect
 from ..states.errors import InvalidInput, StoreError
@@ -30,7 +30,7 @@ from .clock import Clock
 from .context import EffectContext, unchanged
 from .logs import performer_logger, redacting
 
-logger = performer_logger("turnwise.dispatcher")
+logger: Final = performer_logger("turnwise.dispatcher")
 
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
 """Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a

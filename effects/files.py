@@ -52,9 +52,9 @@ class File:
     def __init__(
         self, source: bytes | str | os.PathLike[str], name: str | None = None, media_type: str | None = None
     ) -> None:
-        self.source = source
-        self.name = name
-        self.media_type = media_type
+        self.source: bytes | str | os.PathLike[str] = source
+        self.name: str | None = name
+        self.media_type: str | None = media_type
 
     def __repr__(self) -> str:
         source = self.source

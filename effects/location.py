@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final
 
 from ..states.errors import ConfigurationError
 from .application_functions import Returned, call_within
@@ -105,7 +105,7 @@ WAIT = 1.0
 """Seconds that requests wait for a location, together: one that has not arrived by then delays no further request, and
 is used once it is there."""
 
-logger = performer_logger("turnwise.location")
+logger: Final = performer_logger("turnwise.location")
 
 
 def location_source(
@@ -210,7 +210,7 @@ class IpLookup:
         service = SERVICE if url is None else url
         if not str(service).startswith(("https://", "http://")):
             raise ConfigurationError("The URL of a service for locations begins with https:// or http://.")
-        self.url = f"{service}{looked_up}"
+        self.url: str = f"{service}{looked_up}"
         """The URL of the request."""
 
     def __call__(self) -> Location | None:

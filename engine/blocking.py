@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import datetime
 from threading import RLock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from anyio.from_thread import BlockingPortal
 
@@ -119,7 +119,7 @@ class _Ending:
         self._engine = engine
         self._home = Home()
         self._lock = RLock()
-        self.has_begun = False
+        self.has_begun: bool = False
         # Behind the hooks of the store, so before them: hooks run in reverse order.
         atexit.register(self)
 
@@ -269,74 +269,74 @@ class BlockingConversation(_Blocking[Conversation[Answer]], Generic[Answer]):
 
     else:
         send = _waits(Conversation.send)
-    answer = _waits(Conversation[Answer].answer)
-    decline = _waits(Conversation[Answer].decline)
-    approve = _waits(Conversation[Answer].approve)
-    resolve = _waits(Conversation[Answer].resolve)
-    cancel = _waits(Conversation.cancel)
-    withdraw = _waits(Conversation.withdraw)
-    retry = _waits(Conversation[Answer].retry)
-    edit = _waits(Conversation[Answer].edit)
-    regenerate = _waits(Conversation[Answer].regenerate)
-    rewind = _waits(Conversation.rewind)
-    branches = _waits(Conversation.branches)
-    switch = _waits(Conversation.switch)
-    set_policy = _waits(Conversation.set_policy)
-    set_tools = _waits(Conversation.set_tools)
-    set_title = _waits(Conversation.set_title)
-    set_metadata = _waits(Conversation.set_metadata)
-    set_system = _waits(Conversation.set_system)
-    set_schedule = _waits(Conversation.set_schedule)
-    transfer_to = _waits(Conversation.transfer_to)
-    compact = _waits(Conversation.compact)
-    close = _waits(Conversation.close)
-    submit = _waits(Conversation[Answer].submit)
-    dispatch = _waits(Conversation.dispatch)
-    fork = _returns_handle(Conversation[Answer].fork)
-    updates = _iterates(Conversation.updates)
-    stream = _iterates(Conversation.stream)
-    wait = _waits(Conversation[Answer].wait)
-    turn_after = _waits(Conversation[Answer].turn_after)
-    transcript = _waits(Conversation.transcript)
-    messages = _waits(Conversation.messages)
-    file = _waits(Conversation.file)
-    read_file = _waits(Conversation.read_file)
-    keep_file = _waits(Conversation.keep_file)
-    repairs = _waits(Conversation.repairs)
-    usage = _waits(Conversation.usage)
-    events = _waits(Conversation.events)
-    turns = _waits(Conversation[Answer].turns)
-    children = _waits(Conversation.children)
-    view = _waits(Conversation.view)
-    updated_at = _waits(Conversation.updated_at)
-    steps = _waits(Conversation.steps)
-    step_of = _waits(Conversation.step_of)
-    model_request = _waits(Conversation.model_request)
-    origin = _waits(Conversation.origin)
-    history_mark = _waits(Conversation.history_mark)
-    outbox = _waits(Conversation.outbox)
-    replay = _waits(Conversation.replay)
+    answer: Final = _waits(Conversation[Answer].answer)
+    decline: Final = _waits(Conversation[Answer].decline)
+    approve: Final = _waits(Conversation[Answer].approve)
+    resolve: Final = _waits(Conversation[Answer].resolve)
+    cancel: Final = _waits(Conversation.cancel)
+    withdraw: Final = _waits(Conversation.withdraw)
+    retry: Final = _waits(Conversation[Answer].retry)
+    edit: Final = _waits(Conversation[Answer].edit)
+    regenerate: Final = _waits(Conversation[Answer].regenerate)
+    rewind: Final = _waits(Conversation.rewind)
+    branches: Final = _waits(Conversation.branches)
+    switch: Final = _waits(Conversation.switch)
+    set_policy: Final = _waits(Conversation.set_policy)
+    set_tools: Final = _waits(Conversation.set_tools)
+    set_title: Final = _waits(Conversation.set_title)
+    set_metadata: Final = _waits(Conversation.set_metadata)
+    set_system: Final = _waits(Conversation.set_system)
+    set_schedule: Final = _waits(Conversation.set_schedule)
+    transfer_to: Final = _waits(Conversation.transfer_to)
+    compact: Final = _waits(Conversation.compact)
+    close: Final = _waits(Conversation.close)
+    submit: Final = _waits(Conversation[Answer].submit)
+    dispatch: Final = _waits(Conversation.dispatch)
+    fork: Final = _returns_handle(Conversation[Answer].fork)
+    updates: Final = _iterates(Conversation.updates)
+    stream: Final = _iterates(Conversation.stream)
+    wait: Final = _waits(Conversation[Answer].wait)
+    turn_after: Final = _waits(Conversation[Answer].turn_after)
+    transcript: Final = _waits(Conversation.transcript)
+    messages: Final = _waits(Conversation.messages)
+    file: Final = _waits(Conversation.file)
+    read_file: Final = _waits(Conversation.read_file)
+    keep_file: Final = _waits(Conversation.keep_file)
+    repairs: Final = _waits(Conversation.repairs)
+    usage: Final = _waits(Conversation.usage)
+    events: Final = _waits(Conversation.events)
+    turns: Final = _waits(Conversation[Answer].turns)
+    children: Final = _waits(Conversation.children)
+    view: Final = _waits(Conversation.view)
+    updated_at: Final = _waits(Conversation.updated_at)
+    steps: Final = _waits(Conversation.steps)
+    step_of: Final = _waits(Conversation.step_of)
+    model_request: Final = _waits(Conversation.model_request)
+    origin: Final = _waits(Conversation.origin)
+    history_mark: Final = _waits(Conversation.history_mark)
+    outbox: Final = _waits(Conversation.outbox)
+    replay: Final = _waits(Conversation.replay)
 
     @property
     def id(self) -> str:
         """The id under which `get` finds this conversation again."""
         return self._target.id
 
-    state = _Shown[AnyState](Conversation.state)
-    policy = _Shown[Policy](Conversation.policy)
-    system = _Shown[str](Conversation.system)
-    tools = _Shown[tuple[str, ...] | None](Conversation.tools)
-    profile = _Shown[str](Conversation.profile)
-    schedule = _Shown[Schedule | None](Conversation.schedule)
-    next_wake = _Shown[datetime | None](Conversation.next_wake)
-    approver = _Shown[Approver | None](Conversation.approver)
-    header = _Shown[Header](Conversation.header)
-    owner = _Shown[str | None](Conversation.owner)
-    title = _Shown[str | None](Conversation.title)
-    metadata = _Shown[Mapping[str, Any]](Conversation.metadata)
-    role = _Shown[Role](Conversation.role)
-    works_for = _Shown[str | None](Conversation.works_for)
-    parent = _Shown[str | None](Conversation.parent)
+    state: Final = _Shown[AnyState](Conversation.state)
+    policy: Final = _Shown[Policy](Conversation.policy)
+    system: Final = _Shown[str](Conversation.system)
+    tools: Final = _Shown[tuple[str, ...] | None](Conversation.tools)
+    profile: Final = _Shown[str](Conversation.profile)
+    schedule: Final = _Shown[Schedule | None](Conversation.schedule)
+    next_wake: Final = _Shown[datetime | None](Conversation.next_wake)
+    approver: Final = _Shown[Approver | None](Conversation.approver)
+    header: Final = _Shown[Header](Conversation.header)
+    owner: Final = _Shown[str | None](Conversation.owner)
+    title: Final = _Shown[str | None](Conversation.title)
+    metadata: Final = _Shown[Mapping[str, Any]](Conversation.metadata)
+    role: Final = _Shown[Role](Conversation.role)
+    works_for: Final = _Shown[str | None](Conversation.works_for)
+    parent: Final = _Shown[str | None](Conversation.parent)
 
 
 class BlockingEngine(_Blocking[Engine]):
@@ -376,14 +376,14 @@ class BlockingEngine(_Blocking[Engine]):
 
     else:
         create = _returns_handle(Engine.create)
-    get = _returns_handle(Engine.get)
-    list = _waits(Engine.list)
-    delete = _waits(Engine.delete)
-    delivered = _waits(Engine.delivered)
-    updates = _iterates(Engine.updates)
-    refresh = _waits(Engine.refresh)
-    check = _waits(Engine.check)
-    drain = _waits(Engine.drain)
+    get: Final = _returns_handle(Engine.get)
+    list: Final = _waits(Engine.list)
+    delete: Final = _waits(Engine.delete)
+    delivered: Final = _waits(Engine.delivered)
+    updates: Final = _iterates(Engine.updates)
+    refresh: Final = _waits(Engine.refresh)
+    check: Final = _waits(Engine.check)
+    drain: Final = _waits(Engine.drain)
 
     def close(self) -> None:
         """Close the engine as `Engine.close` does, and end its thread. A second call waits for the first one."""
@@ -410,10 +410,10 @@ class BlockingEngine(_Blocking[Engine]):
         """The names of the channels; see `Engine.channel_names`."""
         return self._target.channel_names
 
-    tools = _Shown[tuple[OfferedTool, ...]](Engine.tools)
-    tool_names = _Shown[tuple[str, ...]](Engine.tool_names)
-    loading = _Shown[tuple[str, ...]](Engine.loading)
-    custody_counts = _Shown[CustodyCounts](Engine.custody_counts)
+    tools: Final = _Shown[tuple[OfferedTool, ...]](Engine.tools)
+    tool_names: Final = _Shown[tuple[str, ...]](Engine.tool_names)
+    loading: Final = _Shown[tuple[str, ...]](Engine.loading)
+    custody_counts: Final = _Shown[CustodyCounts](Engine.custody_counts)
 
 
 def open_blocking(engine: Engine) -> BlockingEngine:

@@ -64,8 +64,8 @@ class TurnTree:
     def __init__(self, entries: Sequence[LogEntry], state: State) -> None:
         self._entries = entries
         self._branches = Branches.of(entries)
-        self.turns = state.book.turn
-        self.branch = state.book.branch
+        self.turns: int = state.book.turn
+        self.branch: int = state.book.branch
 
     @property
     def newest(self) -> int:

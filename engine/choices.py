@@ -43,7 +43,7 @@ from ..states.states import Failed, Idle, InTurn, State
 from .models import Models
 from .requests import checked_policy
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 ToolNames = tuple[str, ...] | None
 """The names of the tools that a conversation may use; None stands for all that the engine has."""
@@ -64,12 +64,12 @@ class Choices:
     ) -> None:
         """`profiles` are those of conversations that choose none, and `forms` those of typed answers."""
         self._checks = checks
-        self.models = checks.models
+        self.models: Models = checks.models
         """The models of the engine."""
-        self.tool_registry = checks.tools
+        self.tool_registry: ToolRegistry = checks.tools
         """The tools of the engine."""
         self.profiles = profiles
-        self.forms = OutputForms() if forms is None else forms
+        self.forms: OutputForms = OutputForms() if forms is None else forms
         """The forms of typed answers that the engine knows."""
         self._logged: set[str] = set()
         """What was logged about conversations that were read, each sentence once."""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .tracing import Tracing
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 Performers = Mapping[type[Effect], Performer]
 """The performer of each kind of effect. An effect without one is answered with a failure."""
@@ -244,13 +244,15 @@ class EngineMemory:
 
     def __init__(self, store: Callable[[], Store], parts: EngineParts) -> None:
         settings, documents = parts.settings, parts.documents
-        self.store = _StoreMemory(store)
+        self.store: _StoreMemory = _StoreMemory(store)
         self._model = settings.llm_tools_model
         self._dialogue = RecentDialogue(self.store, parts.clock)
         self._clock = parts.clock
         embedding = None if parts.embed is None else Embedding(parts.embed, settings.llm_embed_timeout_sec)
         vectors = None if embedding is None else VectorSearch(self.store, embedding)
-        self.search = ConversationSearch(self.store, settings.memory_enrichment_max_results, vectors)
+        self.search: ConversationSearch = ConversationSearch(
+            self.store, settings.memory_enrichment_max_results, vectors
+        )
         self._documents = None if documents is None else DocumentReader(documents, settings.llm_tools_timeout_sec)
 
     def performer(self, asking: ModelCaller) -> RecallPerformer:

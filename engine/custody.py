@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from .recovery import Recovery
     from .registry import ConversationRegistry
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 T = TypeVar("T")
 

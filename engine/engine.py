@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, Unpack, cast, overload
 
 from ..states.errors import ConfigurationError, EngineClosed, EngineNotOpen, Refused, StoreError, UnknownConversation
 from .home import Home, Homebound
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .updates import TreeUpdate
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 P = ParamSpec("P")
 
@@ -227,7 +227,7 @@ class Engine(Homebound):
             parts.source.check_shared()
         return cls(parts)
 
-    open_blocking = _blocking_door(open)
+    open_blocking: Final = _blocking_door(open)
     """`open` for programs without an event loop, or with several threads: returns a `BlockingEngine`, which is open.
     The parameters are the same."""
 
@@ -261,7 +261,7 @@ class Engine(Homebound):
         self._deliveries = composition.build_channels(parts, None if has_custody else self._left_by_others, confirm)
         self._memory = composition.EngineMemory(lambda: self.store, parts)
         self._redactor = EventRedactor(parts.redaction, parts.tools)
-        self.choices = composition.build_choices(parts, self._memory, self._redactor)
+        self.choices: Final = composition.build_choices(parts, self._memory, self._redactor)
         """What the conversations of this engine may choose."""
         self._blocked = BlockedTurns(self.choices.find_fault_in_turn, parts.clock)
         self._answering = RunningAnswers()

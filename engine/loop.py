@@ -78,7 +78,7 @@ from .updates import LiveUpdate, TokenUpdate, live_update, repeated_step
 from .waiting import Follower, TurnWaiters
 from .watching import Feed, TreeFeed
 
-logger = logging.getLogger("turnwise.loop")
+logger: logging.Logger = logging.getLogger("turnwise.loop")
 
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
@@ -136,12 +136,14 @@ class Loop:
         links: EffectLinks,
         newest: Sequence[StoredEntry] = (),
     ) -> None:
-        self.conversation_id = conversation_id
-        self.projection = projection
-        self.feed = Feed(services.kept_updates)
-        self.follower = Follower(self.catch_up, services.clock, projection, looks=services.show_others is None)
-        self.turns = TurnWaiters(projection, self.follower)
-        self.steps = StepReader(projection.read_entries)
+        self.conversation_id: str = conversation_id
+        self.projection: ConversationProjection = projection
+        self.feed: Feed = Feed(services.kept_updates)
+        self.follower: Follower = Follower(
+            self.catch_up, services.clock, projection, looks=services.show_others is None
+        )
+        self.turns: TurnWaiters = TurnWaiters(projection, self.follower)
+        self.steps: StepReader = StepReader(projection.read_entries)
         self._log = log
         self._history = history
         self._services = services
@@ -149,10 +151,12 @@ class Loop:
         self._newest = newest
         """The newest steps, as far as they were read and nothing was begun here since."""
         self._suspended = SuspendedCalls()
-        self.files = ConversationFiles(conversation_id, services.files, projection, services.redactor)
+        self.files: ConversationFiles = ConversationFiles(
+            conversation_id, services.files, projection, services.redactor
+        )
         self._senders = SenderVariables(projection.state.book.turn, copy_context())
         self._mailbox = Mailbox(self._take)
-        self.recent_requests = RecentRequests(log, self._variants)
+        self.recent_requests: RecentRequests = RecentRequests(log, self._variants)
         self._uncertain: tuple[Event, ...] = ()
         """The events whose append was reported as failed, since the newest step."""
         self._failure: TurnwiseError | None = None
@@ -162,7 +166,7 @@ class Loop:
         self._interest: Callable[[], Interest | None] = _nobody
         self._announced = 0
         """The newest step of others that was heard of and not followed."""
-        self.sends = False
+        self.sends: bool = False
         if isinstance(projection.state, Closed):
             self.feed.end_updates()
 

@@ -27,7 +27,7 @@ from ..states.states import State
 from ..states.values.turn import Waiting
 from .requests import NOTHING_FILLED, Filled, Outcome
 
-logger = logging.getLogger("turnwise.mailbox")
+logger: logging.Logger = logging.getLogger("turnwise.mailbox")
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 """Something that is done between two events."""
@@ -71,7 +71,7 @@ class Mailbox:
         """Whether the answer in hand is tried again; there while the store takes nothing."""
         self._closed: TurnwiseError | None = None
         self._takes_answers = True
-        self.drops_answers = False
+        self.drops_answers: bool = False
         """Whether answers are dropped for the time being."""
 
     def post(self, event: Event) -> None:
@@ -319,7 +319,7 @@ class SenderVariables:
     __slots__ = ("_ending", "_turn", "_waiting", "current")
 
     def __init__(self, turn: int, variables: Variables) -> None:
-        self.current = variables
+        self.current: Variables = variables
         self._turn = turn
         self._waiting: dict[str, Variables] = {}
         self._ending: Variables | None = None

@@ -26,7 +26,7 @@ from ..states.values.files import FileKind
 from ..states.values.output import OutputSchema, OutputWay
 from ..states.values.value import MAX_QUOTED, later, shortened
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 _GivenModel = str | ModelSpec | Llm
 """A model as an application gives it: a name, a name with a window, or an object of the port."""

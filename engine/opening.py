@@ -31,7 +31,7 @@ from .outputs import AnyOutput, admitted, named_output
 from .requests import MODELS, PROFILES, RULES, Filled, checked_metadata, make
 from .schedules import GivenInterval, first_moment, schedule_of
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 
 class _WithId(Protocol):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..persistence.records import Undelivered
     from .projection import ReadEntries
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 
 def outgoing_of(effects: Iterable[Effect], senders: Mapping[type[Effect], Sender]) -> tuple[Outgoing, ...]:

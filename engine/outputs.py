@@ -45,7 +45,7 @@ class Output(Generic[T]):
     ) -> None:
         self.kind = kind
         try:
-            self.output_schema = OutputSchema.of(
+            self.output_schema: OutputSchema = OutputSchema.of(
                 kind, name=name, description=description, strict=strict, way=way, read_as=readable(kind)
             )
         except ValueError as error:

@@ -54,8 +54,8 @@ class ConversationProjection:
         """`entries` is the whole log, for one that need not be read from the store. `last_profile` is the profile of
         the turn that ended last."""
         self.state = state
-        self.context = context
-        self.read_entries = read_entries
+        self.context: Context = context
+        self.read_entries: ReadEntries = read_entries
         self._last_profile = last_profile
         self._reading: asyncio.Task[None] | None = None
         self._contents = _Contents.of(entries) if entries else None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .projection import ReadEntries
     from .registry import ConversationRegistry
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 BATCH = 64
 """How many conversations are taken over at once when an engine opens: enough to keep a disk busy, few enough that the

@@ -40,7 +40,7 @@ from .projection import ConversationHistory, ConversationProjection, ReadEntries
 from .recovery import links_of
 from .watching import StreamingConversation
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 RECENT = 64
 """How many loops are kept although nobody holds them: a server asks for the same few conversations again and again."""

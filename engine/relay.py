@@ -39,7 +39,7 @@ from .watching import TreeFeed
 if TYPE_CHECKING:
     from ..persistence.ports import Store
 
-logger = logging.getLogger("turnwise.engine")
+logger: logging.Logger = logging.getLogger("turnwise.engine")
 
 LOOK = 1.0
 """Seconds between two looks at what is waited for or watched: as long as a person does not mind."""

@@ -51,7 +51,7 @@ from ..states.values.turn import TurnEnded, TurnRecord
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-logger = logging.getLogger("turnwise.tracing")
+logger: logging.Logger = logging.getLogger("turnwise.tracing")
 
 CONVERSATION = "gen_ai.conversation.id"
 

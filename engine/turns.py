@@ -107,7 +107,7 @@ class BaseTurn(TurnResult, Generic[T]):
     `output_json` is the typed answer, as JSON text, if the turn gave one; `output` is the answer itself.
     """
 
-    __pydantic_config__ = TurnResult.__pydantic_config__
+    __pydantic_config__: ClassVar[ConfigDict] = TurnResult.__pydantic_config__
 
     number: Number
     questions: Annotated[tuple[ShownQuestion, ...], _IF_SET] = ()

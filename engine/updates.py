@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from ..effects.context import LiveKind
@@ -110,7 +110,7 @@ class StateChangeUpdate(StoredUpdate):
     state and `data` what it tells."""
 
     type: Annotated[Literal["state_change"], _OUTSIDE] = field(default="state_change", init=False)
-    data_field = "state"
+    data_field: ClassVar[str | None] = "state"
     state: StateView
 
 
@@ -183,7 +183,7 @@ class DeliveryUpdate(StoredUpdate):
 class TurnEndedUpdate(StoredUpdate, TurnResult):
     """A turn has ended. The fields are those of the turn, whose number is `turn`."""
 
-    __pydantic_config__ = TurnResult.__pydantic_config__
+    __pydantic_config__: ClassVar[ConfigDict] = TurnResult.__pydantic_config__
     shows_defaults = True
 
     type: Annotated[Literal["turn_ended"], _OUTSIDE] = field(default="turn_ended", init=False)

@@ -30,7 +30,7 @@ from .projection import ConversationProjection, is_queued
 from .turns import QueuedTurn, RunningTurn, Turn, WaitingTurn, ended_turn, waiting_turn, waits_for_person
 from .updates import replayed_steps
 
-logger = logging.getLogger("turnwise.loop")
+logger: logging.Logger = logging.getLogger("turnwise.loop")
 
 K = TypeVar("K")
 

@@ -167,9 +167,9 @@ class KeptUpdates(Generic[T]):
         self._end = 0
         self._changed: asyncio.Event | None = None
         self._readers = 0
-        self.is_watched = False
+        self.is_watched: bool = False
         """Whether somebody reads."""
-        self.closed = False
+        self.closed: bool = False
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -257,7 +257,7 @@ class Feed(KeptUpdates[Update]):
 
     def __init__(self, capacity: int = _FEED_CAPACITY) -> None:
         super().__init__(capacity)
-        self.streamed = StreamedText()
+        self.streamed: StreamedText = StreamedText()
 
     def publish(self, *updates: Update) -> None:
         """Show updates to whoever watches."""

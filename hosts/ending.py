@@ -20,8 +20,8 @@ class StopSignals:
     the process `finishes` nothing."""
 
     def __init__(self, *, finishes: bool = True) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
+        self.first: asyncio.Event = asyncio.Event()
+        self.second: asyncio.Event = asyncio.Event()
         self._expected = [self.first, self.second] if finishes else [self.first]
         self._loop = asyncio.get_running_loop()
 

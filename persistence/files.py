@@ -24,7 +24,7 @@ from .records import ConversationRecord, KeptFile, StorageFault
 from .sql import files as sql
 from .sql.statements import Driver
 
-logger = logging.getLogger("turnwise.store")
+logger: logging.Logger = logging.getLogger("turnwise.store")
 
 T = TypeVar("T")
 

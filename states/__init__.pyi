@@ -9,6 +9,7 @@ from .effects import Abort as Abort
 from .effects import AnswerSubAgent as AnswerSubAgent
 from .effects import AnyEffect as AnyEffect
 from .effects import AwaitedEffect as AwaitedEffect
+from .effects import AwaitedTypes as AwaitedTypes
 from .effects import CancelSubAgent as CancelSubAgent
 from .effects import ClearResults as ClearResults
 from .effects import CompactHistory as CompactHistory
@@ -42,6 +43,7 @@ from .errors import TurnwiseError as TurnwiseError
 from .errors import UnknownConversation as UnknownConversation
 from .events import AgentMessage as AgentMessage
 from .events import Answer as Answer
+from .events import AnswerType as AnswerType
 from .events import AnswerTypes as AnswerTypes
 from .events import AnyEvent as AnyEvent
 from .events import AskUserQuestionPending as AskUserQuestionPending

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
 from .events import (
     Answer,
+    AnswerType,
     AnswerTypes,
     AskUserQuestionPending,
     DeadlineReached,
@@ -64,7 +65,7 @@ class AwaitedEffect(Effect):
     ANSWERS: ClassVar[AnswerTypes] = ()
     """The answers that an effect of this type can have."""
 
-    ACKNOWLEDGES: ClassVar[type[Answer] | None] = None
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = None
     """The answer that confirms that an effect of this type was stopped. With None, an effect that is told to stop is no
     longer awaited."""
 
@@ -85,6 +86,10 @@ class AwaitedEffect(Effect):
         confirms nothing. `Pure.`"""
         answer = cls.ACKNOWLEDGES
         return None if answer is None else answer.model_validate({"effect_id": effect_id, "at": at})
+
+
+AwaitedTypes: TypeAlias = tuple[type[AwaitedEffect], ...]
+"""Types of awaited effect."""
 
 
 class OutgoingEffect(Effect):
@@ -181,8 +186,8 @@ class RequestLlm(AwaitedEffect):
     the answer is given, and which may be called in any case. `at` is the time that fresh context states.
     """
 
-    ANSWERS: ClassVar = (LlmResponse, LlmFailed, LlmStopped, EffectFailed)
-    ACKNOWLEDGES: ClassVar = LlmStopped
+    ANSWERS: ClassVar[AnswerTypes] = (LlmResponse, LlmFailed, LlmStopped, EffectFailed)
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = LlmStopped
 
     type: Literal["request_llm"] = "request_llm"
     model: Text
@@ -202,9 +207,9 @@ class ExecuteTool(AwaitedEffect):
     call had asked a person, and the call runs again.
     """
 
-    ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
-    ACKNOWLEDGES: ClassVar = ToolAborted
-    AFTER_DELIVERIES: ClassVar = True
+    ANSWERS: ClassVar[AnswerTypes] = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = ToolAborted
+    AFTER_DELIVERIES: ClassVar[bool] = True
 
     type: Literal["execute_tool"] = "execute_tool"
     call: RoundCall
@@ -230,9 +235,9 @@ class ResumeTool(AwaitedEffect):
     `ToolReconciled`.
     """
 
-    ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, ToolReconciled, EffectFailed)
-    ACKNOWLEDGES: ClassVar = ToolAborted
-    AFTER_DELIVERIES: ClassVar = True
+    ANSWERS: ClassVar[AnswerTypes] = (ToolComplete, ToolAborted, AskUserQuestionPending, ToolReconciled, EffectFailed)
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = ToolAborted
+    AFTER_DELIVERIES: ClassVar[bool] = True
 
     type: Literal["resume_tool"] = "resume_tool"
     call: RoundCall
@@ -253,8 +258,8 @@ TOOL_RUNS = (ExecuteTool, ResumeTool)
 class ReconcileTool(AwaitedEffect):
     """Ask a tool whether the call that was started as the effect `started_as` ran before the process died."""
 
-    ANSWERS: ClassVar = (ToolReconciled, ToolAborted, EffectFailed)
-    ACKNOWLEDGES: ClassVar = ToolAborted
+    ANSWERS: ClassVar[AnswerTypes] = (ToolReconciled, ToolAborted, EffectFailed)
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = ToolAborted
 
     type: Literal["reconcile_tool"] = "reconcile_tool"
     call: RoundCall
@@ -264,7 +269,7 @@ class ReconcileTool(AwaitedEffect):
 class SelectProfile(AwaitedEffect):
     """Choose one of the policy's profiles for this turn."""
 
-    ANSWERS: ClassVar = (ProfileSelected, EffectFailed)
+    ANSWERS: ClassVar[AnswerTypes] = (ProfileSelected, EffectFailed)
 
     type: Literal["select_profile"] = "select_profile"
 
@@ -273,7 +278,7 @@ class RecallMemory(AwaitedEffect):
     """Find what belongs to this turn: by a `search` in older conversations, the texts of the last `recent` seconds, the
     `documents` of the application, or several of these."""
 
-    ANSWERS: ClassVar = (MemoryRecalled, EffectFailed)
+    ANSWERS: ClassVar[AnswerTypes] = (MemoryRecalled, EffectFailed)
 
     type: Literal["recall_memory"] = "recall_memory"
     profile: Text = ""
@@ -286,7 +291,7 @@ class VerifyWork(AwaitedEffect):
     """Check the claim that the work is complete against the task. `deliverable` is everything that the user will have
     received if the turn ends with this claim; for an agent without a user it also holds the agent's result."""
 
-    ANSWERS: ClassVar = (WorkVerified, EffectFailed)
+    ANSWERS: ClassVar[AnswerTypes] = (WorkVerified, EffectFailed)
 
     type: Literal["verify_work"] = "verify_work"
     claim: Heard
@@ -296,7 +301,7 @@ class VerifyWork(AwaitedEffect):
 class SummarizeTurn(AwaitedEffect):
     """Write a summary of the turn, for display."""
 
-    ANSWERS: ClassVar = (TurnSummarized, EffectFailed)
+    ANSWERS: ClassVar[AnswerTypes] = (TurnSummarized, EffectFailed)
 
     type: Literal["summarize_turn"] = "summarize_turn"
 
@@ -305,7 +310,7 @@ class CompactHistory(AwaitedEffect):
     """Summarize what entered the transcript up to the step `up_to`, except for what people said since the turn
     `turn`."""
 
-    ANSWERS: ClassVar = (HistoryCompacted, EffectFailed)
+    ANSWERS: ClassVar[AnswerTypes] = (HistoryCompacted, EffectFailed)
 
     type: Literal["compact_history"] = "compact_history"
     up_to: int
@@ -320,9 +325,9 @@ class SpawnSubAgent(AwaitedEffect):
     `seconds` ahead, even if the clock was set back since.
     """
 
-    ANSWERS: ClassVar = (SubAgentFinished, EffectFailed)
-    ACKNOWLEDGES: ClassVar = SubAgentFinished
-    AFTER_DELIVERIES: ClassVar = True
+    ANSWERS: ClassVar[AnswerTypes] = (SubAgentFinished, EffectFailed)
+    ACKNOWLEDGES: ClassVar[AnswerType | None] = SubAgentFinished
+    AFTER_DELIVERIES: ClassVar[bool] = True
 
     type: Literal["spawn_sub_agent"] = "spawn_sub_agent"
     task: Heard
@@ -341,7 +346,7 @@ class SpawnSubAgent(AwaitedEffect):
 class StartTimer(AwaitedEffect):
     """Answer when `due` is reached, with the event that `wakes` names."""
 
-    ANSWERS: ClassVar = (RetryDue, DeadlineReached)
+    ANSWERS: ClassVar[AnswerTypes] = (RetryDue, DeadlineReached)
 
     type: Literal["start_timer"] = "start_timer"
     due: Instant

@@ -95,7 +95,7 @@ class TurnwiseError(Exception):
     UTF-8 whatever it quotes."""
 
     def __init__(self, sentence: str) -> None:
-        self.sentence = encodable(sentence)
+        self.sentence: str = encodable(sentence)
         super().__init__(self.sentence)
 
 
@@ -126,7 +126,7 @@ class CannotForkThere(InvalidInput):
     it up to which the conversation can be copied."""
 
     def __init__(self, step: int, steps: Iterable[int]) -> None:
-        self.steps = tuple(steps)
+        self.steps: tuple[int, ...] = tuple(steps)
         possible = " or ".join(f"step {each}" for each in self.steps)
         super().__init__(
             f"A copy up to step {step} would lose a turn or a message: fork the conversation at {possible}.", "at"

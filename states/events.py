@@ -89,7 +89,10 @@ class Answer(Event):
     effect_id: int
 
 
-AnswerTypes: TypeAlias = tuple[type[Answer], ...]
+AnswerType: TypeAlias = type[Answer]
+"""A type of answer. Within a record, whose field may be called `type`, an annotation cannot say it otherwise."""
+
+AnswerTypes: TypeAlias = tuple[AnswerType, ...]
 """Types of answer, such as those that an effect can have."""
 
 
@@ -118,7 +121,7 @@ class MemoryRecalled(Answer):
     requests, and the dialogue of the last minutes. `left_out` says what could not be looked up, in sentences for
     people."""
 
-    TEXTS: ClassVar = ("block", "documents")
+    TEXTS: ClassVar[tuple[str, ...]] = ("block", "documents")
 
     type: Literal["memory_recalled"] = "memory_recalled"
     block: Text = ""
@@ -225,7 +228,7 @@ class LlmStopped(Answer):
     or if nobody knows what had.
     """
 
-    TEXTS: ClassVar = ("content",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("content",)
 
     type: Literal["llm_stopped"] = "llm_stopped"
     content: Text = ""
@@ -285,7 +288,7 @@ class ToolReconciled(Answer):
 class SubAgentFinished(Answer):
     """A sub-agent ended, with its last text and its status. With `is_json` the text is its typed answer."""
 
-    TEXTS: ClassVar = ("outcome",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("outcome",)
 
     type: Literal["sub_agent_finished"] = "sub_agent_finished"
     outcome: Text
@@ -312,7 +315,7 @@ class WorkVerified(Answer):
 class TurnSummarized(Answer):
     """A summary of the turn, for display."""
 
-    TEXTS: ClassVar = ("summary",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("summary",)
 
     type: Literal["turn_summarized"] = "turn_summarized"
     summary: Text
@@ -322,7 +325,7 @@ class TurnSummarized(Answer):
 class HistoryCompacted(Answer):
     """The summary that replaces the history."""
 
-    TEXTS: ClassVar = ("summary",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("summary",)
 
     type: Literal["history_compacted"] = "history_compacted"
     summary: Annotated[Text, Field(min_length=1)]
@@ -338,7 +341,7 @@ class ToolAborted(Answer):
 class EffectFailed(Answer):
     """An effect ended without an answer of its own kind. Every performer can fall back to this answer."""
 
-    TEXTS: ClassVar = ("sentence",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("sentence",)
 
     type: Literal["effect_failed"] = "effect_failed"
     kind: FailureKind
@@ -468,7 +471,7 @@ class AgentMessage(Request):
     """A message of another agent, `origin`, to this agent or to its user. A silent message starts no turn; the next
     turn reads it."""
 
-    TEXTS: ClassVar = ("text",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("text",)
 
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
@@ -488,7 +491,7 @@ class WakeUp(Request):
     not the one that the conversation waits for changes nothing.
     """
 
-    TEXTS: ClassVar = ("text",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("text",)
 
     type: Literal["wake_up"] = "wake_up"
     due: Instant

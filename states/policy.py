@@ -63,7 +63,7 @@ class ModelSettings(Rules):
     setting behind it: to the profile's behind that of a message, to the policy's behind that of a profile. What none of
     them sets is not sent, so the provider's default holds."""
 
-    ADDED: ClassVar = (
+    ADDED: ClassVar[tuple[str, ...]] = (
         "tool_choice",
         "parallel_tool_calls",
         "stop",
@@ -145,7 +145,7 @@ class Texts(Rules):
     People read *endings* and *reasons*. An empty ending or an empty guidance is left out.
     """
 
-    ADDED: ClassVar = (
+    ADDED: ClassVar[tuple[str, ...]] = (
         "transcription_note",
         "tool_protocol",
         "tools_guidance",
@@ -499,7 +499,7 @@ class Repeats(Rules):
 class Empty(Rules):
     """What happens after a response without text and calls."""
 
-    ADDED: ClassVar = ("until_limit",)
+    ADDED: ClassVar[tuple[str, ...]] = ("until_limit",)
 
     in_a_row: int = Field(default=1, ge=1)
     """After tool results: how many empty responses in a row before the model is given the fallback prompt, once. Where
@@ -527,7 +527,7 @@ class Recent(Rules):
 class Profile(Rules):
     """A way for the model to behave, chosen for each turn."""
 
-    ADDED: ClassVar = ("model", "description", "settings", "output")
+    ADDED: ClassVar[tuple[str, ...]] = ("model", "description", "settings", "output")
 
     name: Text = Field(min_length=1)
     """The name by which it is chosen."""
@@ -649,7 +649,7 @@ class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = (
+    ADDED: ClassVar[tuple[str, ...]] = (
         "describe_tools",
         "describe_agents",
         "documents",

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from .effects import (
     AwaitedEffect,
+    AwaitedTypes,
     CompactHistory,
     ExecuteTool,
     RecallMemory,
@@ -29,7 +30,7 @@ from .effects import (
     VerifyWork,
 )
 from .events import (
-    Answer,
+    AnswerType,
     AnswerTypes,
     CallRestricted,
     DeadlineReached,
@@ -93,13 +94,13 @@ class Timer(Record):
 class State(Tagged):
     """Where a conversation rests until the next event."""
 
-    IN_FLIGHT: ClassVar[tuple[type[AwaitedEffect], ...]] = ()
+    IN_FLIGHT: ClassVar[AwaitedTypes] = ()
     """The types of effect that a state of this type can have in flight."""
 
-    TIMER_ANSWER: ClassVar[type[Answer]] = DeadlineReached
+    TIMER_ANSWER: ClassVar[AnswerType] = DeadlineReached
     """The answer of the timers that a state of this type starts."""
 
-    REPORTS: ClassVar[tuple[type[Report], ...]] = ()
+    REPORTS: ClassVar[ReportTypes] = ()
     """The reports that can concern a state of this type."""
 
     ANSWERS: ClassVar[Mapping[type[AwaitedEffect], AnswerTypes]] = {}
@@ -199,7 +200,7 @@ class Busy(State):
     """A state in which something is under way. `inbox` holds the messages that came meanwhile; `resumes` counts the
     processes that took the conversation over in this state and died in turn."""
 
-    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed,)
+    REPORTS: ClassVar[ReportTypes] = (Resumed,)
 
     inbox: tuple[Waiting, ...] = ()
     resumes: int = 0
@@ -228,7 +229,7 @@ class InEffect(InTurn):
 class InRound(InTurn):
     """A busy state within a round of tool calls."""
 
-    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, ToolInterrupted, CallRestricted)
+    REPORTS: ClassVar[ReportTypes] = (Resumed, ToolInterrupted, CallRestricted)
 
     round: Round
 
@@ -244,8 +245,8 @@ class InRound(InTurn):
 class AwaitingPerson(InTurn):
     """A person must act on `call`, which was asked about at `since`. The calls behind it keep their places."""
 
-    IN_FLIGHT: ClassVar = (StartTimer,)
-    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, CallRestricted)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (StartTimer,)
+    REPORTS: ClassVar[ReportTypes] = (Resumed, CallRestricted)
 
     call: RoundCall
     round: Round
@@ -280,7 +281,7 @@ class Idle(State):
 class ProfileSelecting(InEffect):
     """The router chooses a profile for the turn."""
 
-    IN_FLIGHT: ClassVar = (SelectProfile,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (SelectProfile,)
 
     type: Literal["profile_selecting"] = "profile_selecting"
 
@@ -288,7 +289,7 @@ class ProfileSelecting(InEffect):
 class MemoryRecalling(InEffect):
     """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
 
-    IN_FLIGHT: ClassVar = (RecallMemory,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (RecallMemory,)
 
     type: Literal["memory_recalling"] = "memory_recalling"
 
@@ -296,7 +297,7 @@ class MemoryRecalling(InEffect):
 class LlmRequesting(InEffect):
     """One model request is in flight: the `attempt`-th to this model."""
 
-    IN_FLIGHT: ClassVar = (RequestLlm,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (RequestLlm,)
 
     type: Literal["llm_requesting"] = "llm_requesting"
     attempt: int = 1
@@ -305,8 +306,8 @@ class LlmRequesting(InEffect):
 class RetryWaiting(InTurn):
     """A failed request backs off. The `attempt`-th follows when the timer is due."""
 
-    IN_FLIGHT: ClassVar = (StartTimer,)
-    TIMER_ANSWER: ClassVar = RetryDue
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (StartTimer,)
+    TIMER_ANSWER: ClassVar[AnswerType] = RetryDue
 
     type: Literal["retry_waiting"] = "retry_waiting"
     timer: Timer
@@ -324,7 +325,7 @@ class RetryWaiting(InTurn):
 class ToolExecuting(InRound):
     """Tools of one response are running."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (ExecuteTool, ResumeTool, ReconcileTool)
 
     type: Literal["tool_executing"] = "tool_executing"
 
@@ -332,7 +333,7 @@ class ToolExecuting(InRound):
 class AwaitingUserResponse(AwaitingPerson):
     """A person was asked and has not answered yet."""
 
-    REPORTS: ClassVar = (Resumed, ToolInterrupted, CallRestricted)
+    REPORTS: ClassVar[ReportTypes] = (Resumed, ToolInterrupted, CallRestricted)
 
     type: Literal["awaiting_user_response"] = "awaiting_user_response"
     questions: QuestionSet
@@ -382,8 +383,8 @@ class AwaitingSubAgents(InTurn):
     waited for since `waits_since`, if there is one.
     """
 
-    IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
-    REPORTS: ClassVar = (Resumed, SubAgentAsked, CallRestricted)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (SpawnSubAgent, StartTimer)
+    REPORTS: ClassVar[ReportTypes] = (Resumed, SubAgentAsked, CallRestricted)
 
     type: Literal["awaiting_sub_agents"] = "awaiting_sub_agents"
     call: RoundCall
@@ -447,7 +448,7 @@ Questioning: TypeAlias = AwaitingUserResponse | AwaitingSubAgents
 class Verifying(InEffect):
     """The claim that the work is complete is checked."""
 
-    IN_FLIGHT: ClassVar = (VerifyWork,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (VerifyWork,)
 
     type: Literal["verifying"] = "verifying"
 
@@ -455,7 +456,7 @@ class Verifying(InEffect):
 class Summarizing(InEffect):
     """The turn has ended, and a summary of it is written for display."""
 
-    IN_FLIGHT: ClassVar = (SummarizeTurn,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (SummarizeTurn,)
 
     type: Literal["summarizing"] = "summarizing"
     ending: TurnEnded
@@ -479,7 +480,7 @@ class Compacting(Busy):
     """The history up to the step `up_to` is compacted: for a request of the turn, or, without a turn, at rest. `failed`
     holds the failed turn that can still be tried again."""
 
-    IN_FLIGHT: ClassVar = (CompactHistory,)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (CompactHistory,)
 
     type: Literal["compacting"] = "compacting"
     effect_id: int
@@ -503,7 +504,7 @@ class Cancelling(InRound):
     or the model, which was asked by the effect `answering`. In the latter case the round has no calls. Then the
     conversation ends if it is `closing`, and goes on at the point `goes_to` if there is one."""
 
-    IN_FLIGHT: ClassVar = (RequestLlm, ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (RequestLlm, ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
@@ -525,7 +526,7 @@ class InDoubt(InRound):
     """The process died while tools ran that must not run twice, and nobody knows whether they ran. A person has to
     decide; other tools of the round may still be running."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool)
+    IN_FLIGHT: ClassVar[AwaitedTypes] = (ExecuteTool, ResumeTool, ReconcileTool)
 
     type: Literal["in_doubt"] = "in_doubt"
     since: Instant

@@ -27,8 +27,8 @@ from .events import BRANCHING, Event, LlmFailed, LlmStopped, Report, UserCancel,
 from .states import Book, InTurn, State, Timer
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
-from .values.turn import BranchPoint, Delivered, EndedStatus, Failure, TurnEnded, TurnRecord, Waiting, first_batch
-from .values.value import FailureKind
+from .values.turn import BranchPoint, Delivered, EndedStatus, Failure, Owed, TurnEnded, TurnRecord, Waiting, first_batch
+from .values.value import FailureKind, Instant
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -67,16 +67,19 @@ class StepBuilder(Generic[S_co]):
         "withdrawn",
     )
 
+    window_used: int
+    clearable: int
+
     def __init__(self, state: S_co, event: Event) -> None:
         fields, book = vars(state), state.book
-        self.state = state
-        self.seq = book.seq + 1
-        self.turns = book.turn
+        self.state: S_co = state
+        self.seq: int = book.seq + 1
+        self.turns: int = book.turn
         self.window_used, self.clearable = book.window_used, book.clearable
-        self.branch = book.branch
-        self.wake = book.wake
+        self.branch: int = book.branch
+        self.wake: Instant | None = book.wake
         self.profile: str = book.profile
-        self.owed = book.owed
+        self.owed: tuple[Owed, ...] = book.owed
         self.closing: bool = fields.get("closing", False)
         self.goes_to: BranchPoint | None = fields.get("goes_to")
         self.ending: TurnEnded | None = None
@@ -84,7 +87,7 @@ class StepBuilder(Generic[S_co]):
         self.failure: Failure | None = None
         self.inbox: tuple[Waiting, ...] = fields.get("inbox", ())
         resumes: int = fields.get("resumes", 0)
-        self.resumes = resumes if resumes and isinstance(event, Report) else 0
+        self.resumes: int = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
         if type(turn := fields.get("turn")) is TurnRecord:
             self.turn: TurnRecord = turn

@@ -46,19 +46,19 @@ class History:
     def __init__(self) -> None:
         self.observations: list[Observation] = []
         self.log: list[LogEntry] = []
-        self.effects = EffectLedger()
-        self.spending = SpendingLedger()
-        self.messages = MessageLedger()
-        self.branches = BranchLedger()
-        self.refusals = RefusalLedger()
-        self.outputs = OutputLedger()
-        self.speech = SpeechLedger()
-        self.sub_agents = SubAgentLedger()
+        self.effects: EffectLedger = EffectLedger()
+        self.spending: SpendingLedger = SpendingLedger()
+        self.messages: MessageLedger = MessageLedger()
+        self.branches: BranchLedger = BranchLedger()
+        self.refusals: RefusalLedger = RefusalLedger()
+        self.outputs: OutputLedger = OutputLedger()
+        self.speech: SpeechLedger = SpeechLedger()
+        self.sub_agents: SubAgentLedger = SubAgentLedger()
         self.allowed: set[str] = set()
         """The calls that a person allowed."""
-        self.context = Context()
+        self.context: Context = Context()
         """The context in which the next event is taken."""
-        self.said = Transcript()
+        self.said: Transcript = Transcript()
         """What was said, as requests to models are built from it. It grows with the conversation."""
 
     @property

@@ -462,13 +462,13 @@ class SpendingLedger:
     """
 
     def __init__(self) -> None:
-        self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
-        self.at_end = self.spent
+        self.spent: Spent = Spent(since=datetime.min.replace(tzinfo=UTC))
+        self.at_end: Spent = self.spent
         """What the turn had used up that ended last."""
         self.costs: dict[int, Usage] = {}
         self.turn: int | None = None
         """The number of the turn under way."""
-        self.sends_again = False
+        self.sends_again: bool = False
         self._turns = 0
         self._user_messages: set[int] = set()
         """The steps that took messages of people."""
@@ -478,7 +478,7 @@ class SpendingLedger:
         """The timers that limit a wait for a person."""
         self._waits_since: datetime | None = None
         """Since when a person has been waited for, who must act before the turn goes on."""
-        self.children = 0
+        self.children: int = 0
         """How many sub-agents the turn has started."""
         self._shares: dict[int, Usage] = {}
         """What each sub-agent may use up."""
@@ -700,10 +700,10 @@ class OutputLedger:
 
     def __init__(self) -> None:
         self.failures: Counter[int] = Counter()
-        self.wanted_now = False
+        self.wanted_now: bool = False
         """Whether the newest event is the response to a request for a typed answer."""
-        self.fails_now = False
-        self.turn = 0
+        self.fails_now: bool = False
+        self.turn: int = 0
         """The turn of that response."""
         self._wanted: tuple[int, int | None] = (0, None)
 

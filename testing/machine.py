@@ -114,8 +114,8 @@ class ConversationMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.has_failed = False
-        self.history = History()
+        self.has_failed: bool = False
+        self.history: History = History()
         self.now: datetime = NOON
         self.answers: list[Answer] = []
 

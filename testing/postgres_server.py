@@ -111,9 +111,9 @@ class PostgresServer:
     def __init__(self, installation: Installation, folder: Path, settings: Mapping[str, str]) -> None:
         self.installation = installation
         self.folder = folder
-        self.password = secrets.token_urlsafe(12)
+        self.password: str = secrets.token_urlsafe(12)
         """The password of the user `postgres` on 127.0.0.1."""
-        self.port = 0
+        self.port: int = 0
         self._settings = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
         self._guard: subprocess.Popen[bytes] | None = None
 

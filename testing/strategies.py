@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -142,7 +142,7 @@ def tight_limits() -> SearchStrategy[Limits]:
     return strategy_of(extremes.tight_limits)()
 
 
-contexts_for = strategy_of(context_for)
+contexts_for: Final = strategy_of(context_for)
 
 
 @cache

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...states.effects import DELIVERY_DEATHS, DeliverToUser
 from ...states.errors import ConfigurationError
@@ -33,7 +33,7 @@ from ..retry_queues import Admit, Earlier, Left, PendingEffect, RetryQueues
 from .port import Channel, Delivery, NotTaken, SpeechListener, TurnEndListener
 from .written_speech import WrittenSpeeches
 
-logger = performer_logger("turnwise.channels")
+logger: Final = performer_logger("turnwise.channels")
 
 ATTEMPT_TIMEOUT = 2.0
 """Seconds that one attempt may take. A tool that starts behind a delivery waits at most that long, and `GRACE`."""
@@ -151,13 +151,15 @@ class DeliveryDispatcher:
         admit: Admit | None = None,
     ) -> None:
         self._channels = _by_name(channels)
-        self.listeners = [one for one in self._channels.values() if isinstance(one, TurnEndListener)]
+        self.listeners: list[TurnEndListener] = [
+            one for one in self._channels.values() if isinstance(one, TurnEndListener)
+        ]
         """The channels that are told how turns end."""
         listening = [one for one in self._channels.values() if isinstance(one, SpeechListener)]
-        self.written = WrittenSpeeches(listening) if listening else None
+        self.written: WrittenSpeeches | None = WrittenSpeeches(listening) if listening else None
         """What tells channels of the speech that models write; None if none wants to know."""
         self._make_attempt = make_attempt
-        self.queues = RetryQueues(clock, earlier, admit)
+        self.queues: RetryQueues = RetryQueues(clock, earlier, admit)
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from shutil import which
 from subprocess import Popen
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 from urllib.parse import quote
 
 from ...states.errors import ConfigurationError
@@ -47,8 +47,8 @@ from .written_speech import RetractedSpeech, WrittenTurn, sentences_of
 CODE = "There is code to read here."
 """What is said in place of a block of code, unless the application gives another text."""
 
-logger = performer_logger("turnwise.channels")
-steps = performer_logger("turnwise.voice")
+logger: Final = performer_logger("turnwise.channels")
+steps: Final = performer_logger("turnwise.voice")
 
 Outcome = Literal["spoken", "stopped", "failed"]
 """What became of a text."""

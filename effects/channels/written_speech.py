@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ...states.events import Event, LlmResponse, LlmStopped, Resumed
 from ...states.states import Cancelling, InTurn, State, pending
@@ -22,7 +22,7 @@ from ...states.values.round import Round
 from ..logs import performer_logger
 from .port import Delivery, SpeechListener, SpeechPiece, SpeechSettled, WhyUnsaid
 
-logger = performer_logger("turnwise.channels")
+logger: Final = performer_logger("turnwise.channels")
 
 
 @dataclass(slots=True)

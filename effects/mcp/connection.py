@@ -71,9 +71,9 @@ class McpConnection:
     """
 
     def __init__(self, name: str, server: McpServer, changed: Callable[[], None]) -> None:
-        self.offered = ServerTools()
-        self.failure = "it has not answered yet"
-        self.has_been_tried = asyncio.Event()
+        self.offered: ServerTools = ServerTools()
+        self.failure: str = "it has not answered yet"
+        self.has_been_tried: asyncio.Event = asyncio.Event()
         self._name = name
         self._server = server
         self._changed = changed

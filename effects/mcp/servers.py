@@ -50,7 +50,7 @@ class McpServers:
                 )
         if servers and find_spec("mcp") is None:
             raise ConfigurationError('MCP servers need the package mcp: pip install "turnwise[mcp]".')
-        self.version = 0
+        self.version: int = 0
         self._servers = dict(servers)
         self._connections: dict[str, McpConnection] = {}
         self._stopped = asyncio.Event()

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...states.openai_writing import WireMessage
 from ...states.values.messages import LONGEST_ID, Message, ProviderFields, ToolCall
@@ -142,7 +142,7 @@ def needs_separator(name: str) -> bool:
     return any(maker.needs_separator and maker.names.search(name) for maker in MAKERS)
 
 
-logger = performer_logger("turnwise.model")
+logger: Final = performer_logger("turnwise.model")
 
 LARGEST = 1_000_000
 """The most characters of JSON that the fields of one message or one call may have. Chosen to be more than any model's

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from threading import Lock
-from typing import Any, NotRequired, cast, get_args
+from typing import Any, Final, NotRequired, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -40,7 +40,7 @@ from ..schemas.wire import wire_schema
 from .port import Llm, ModelAnswer, RequestedOutput, Token
 from .written_messages import canonical_json
 
-logger = performer_logger("turnwise.model")
+logger: Final = performer_logger("turnwise.model")
 
 WRAPPED = "value"
 """The field that holds an answer whose schema describes no object."""
@@ -72,10 +72,11 @@ class OutputForm:
     def __init__(self, schema: OutputSchema, kind: Any = None) -> None:
         name = f"the output {schema.name}"
         own = dict(schema.json_schema)
-        self.digest = digest_of(schema)
-        self.name = schema.name
-        self.description = schema.description
-        self.is_strict = schema.strict
+        self.digest: str = digest_of(schema)
+        self.name: str = schema.name
+        self.description: str = schema.description
+        self.is_strict: bool = schema.strict
+        self.is_wrapped: bool
         self.is_wrapped, self._checked = _with_object(own)
         self._check = SchemaCheck(self._checked, name)
         self._adapter: TypeAdapter[Any] | None = None if kind is None else TypeAdapter(readable(kind))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import iscoroutinefunction
 from math import isfinite
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
 from ...states.policy import DEFAULT_SETTINGS, ModelSettings
@@ -242,7 +242,7 @@ def _wait_of(seconds: Any) -> float | None:
     return max(wait, 0.0) if isfinite(wait) else None
 
 
-logger = performer_logger("turnwise.model")
+logger: Final = performer_logger("turnwise.model")
 
 SENTENCES: dict[FailureKind, str] = {
     "rate_limit": "The model's provider takes no more requests for now.",

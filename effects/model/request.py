@@ -80,9 +80,9 @@ class OfferedTools:
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
         written = wire_tools(definitions)
         self.definitions: tuple[WireMessage, ...] = tuple(map(_escaped, written.definitions))
-        self.left_out = written.left_out
-        self.canonical = canonical_json(self.definitions) if self.definitions else ""
-        self.listed = list_tools(self.definitions)
+        self.left_out: dict[str, str] = written.left_out
+        self.canonical: str = canonical_json(self.definitions) if self.definitions else ""
+        self.listed: str = list_tools(self.definitions)
         self._names = frozenset(each["function"]["name"] for each in self.definitions)
         self._schemas = {
             legal_name(each["function"]["name"]): each["function"].get("parameters") for each in definitions

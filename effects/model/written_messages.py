@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...states.openai_writing import MessageWithResults, WireMessage, legal_name, pair_results, text_parts, write
 from ...states.policy import DEFAULT_SETTINGS
@@ -373,7 +373,7 @@ class _CallIds:
                 return call_id
 
 
-canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+canonical_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 """Writes JSON so that equal values have equal texts. What is written comes from JSON, so nothing in it contains itself.
 `Pure.`"""
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ...states.dialogue import DatedText, recent_texts, user_text
 from ...states.effects import RecallMemory
@@ -47,7 +47,7 @@ from .ports import (
 from .search import ConversationSearch, is_empty, scope_of
 from .terms import NOTHING, SearchTerms, read_search_terms
 
-logger = performer_logger("turnwise.memory")
+logger: Final = performer_logger("turnwise.memory")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ...states.values.acts import FoundText, MemoryQuery, MemoryScope, VectorQuery
 from ..application_functions import Raised, call_within
@@ -35,7 +35,7 @@ DocumentSource = Callable[[DocumentQuery], Iterable[str] | Awaitable[Iterable[st
 
 T = TypeVar("T")
 
-logger = performer_logger("turnwise.memory")
+logger: Final = performer_logger("turnwise.memory")
 
 STORE_SECONDS = 5.0
 """Seconds that one search of the store may take. Chosen to be far more than any search of an index takes, and less than

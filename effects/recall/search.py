@@ -190,7 +190,7 @@ class Embedding:
     def __init__(self, embed: Embed, seconds: float) -> None:
         self._embed = embed
         self.seconds = seconds
-        self.name = _name_of(embed)
+        self.name: str = _name_of(embed)
 
     async def vectors(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return a vector for each text. Raises `PartFailed`."""

@@ -25,7 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 from ...states.errors import ConfigurationError
 from .rule import LABEL_MARK, FoldedText, SecretRule, declared_labels, is_label, secrets_in
 
-logger = logging.getLogger("turnwise.redaction")
+logger: logging.Logger = logging.getLogger("turnwise.redaction")
 
 _LIBRARIES = ("detect_secrets", "phonenumbers", "stdnum")
 

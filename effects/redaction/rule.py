@@ -168,7 +168,7 @@ class FoldedText:
             done = end
             self._places.append(length)
             self._original_places.append(end)
-        self.text = fold(original) if not parts else "".join([*parts, fold(original[done:])])
+        self.text: str = fold(original) if not parts else "".join([*parts, fold(original[done:])])
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
         """Return where the characters from `start` up to `end` stand in the original, with the invisible characters

@@ -304,7 +304,7 @@ async def respond_to_user(
     return Speech(text=text.strip())
 
 
-speak_to_user = replace(respond_to_user, name="speak_to_user")
+speak_to_user: AnyTool = replace(respond_to_user, name="speak_to_user")
 """The same tool under its other name."""
 
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from ...states.effects import ExecuteTool, ReconcileTool, ResumeTool
 from ...states.events import AskUserQuestionPending, ToolAborted, ToolComplete, ToolReconciled
@@ -368,4 +368,4 @@ class ReconciliationPerformer:
                 return "unknown"
 
 
-logger = performer_logger("turnwise.tools")
+logger: Final = performer_logger("turnwise.tools")

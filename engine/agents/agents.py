@@ -46,15 +46,15 @@ class EngineAgents:
     ) -> None:
         """`admit` is awaited before each attempt to post a message. Unless it `wakes`, somebody else knows when
         conversations wake up."""
-        self.directory = Directory(store)
-        self.queues = RetryQueues(clock, admit=admit)
-        self.mail = MailPerformer(self.queues, store, self.directory, registry, clock)
-        self.sub_agents = EngineSubAgents(registry, clock)
-        self.orphans = Orphans(registry, store, clock)
+        self.directory: Directory = Directory(store)
+        self.queues: RetryQueues = RetryQueues(clock, admit=admit)
+        self.mail: MailPerformer = MailPerformer(self.queues, store, self.directory, registry, clock)
+        self.sub_agents: EngineSubAgents = EngineSubAgents(registry, clock)
+        self.orphans: Orphans = Orphans(registry, store, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store
         self._clock = clock
-        self.wake_ups = WakeUps(store, registry, clock, has_timer=wakes)
+        self.wake_ups: WakeUps = WakeUps(store, registry, clock, has_timer=wakes)
 
     def performers(self, tools: ToolRegistry) -> Mapping[type[Effect], Performer]:
         """Return what carries out the effects that concern other agents; `tools` are those of the engine."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ...persistence.ports import Store
     from ...persistence.records import Undelivered
 
-logger = logging.getLogger("turnwise.agents")
+logger: logging.Logger = logging.getLogger("turnwise.agents")
 
 Post = Callable[[], Awaitable[None]]
 """Posts the request once. Returns if the target has taken it, or needs it no longer; else it raises, and is called

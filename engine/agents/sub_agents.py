@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...persistence.ports import Store
     from ..ports import Observer
 
-logger = logging.getLogger("turnwise.agents")
+logger: logging.Logger = logging.getLogger("turnwise.agents")
 
 
 class EngineSubAgents:

@@ -38,7 +38,7 @@ from ..schedules import moment_set_right, next_moment
 if TYPE_CHECKING:
     from ...persistence.ports import Store
 
-logger = logging.getLogger("turnwise.agents")
+logger: logging.Logger = logging.getLogger("turnwise.agents")
 
 BATCH = 64
 """How many conversations are woken at once: enough to keep a disk busy, few enough that the first of them need not wait

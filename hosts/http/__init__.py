@@ -10,8 +10,8 @@ try:
     from .problems import answer_error
     from .security import HttpLimits
     from .streams import update_stream
-except ModuleNotFoundError as error:
+except ModuleNotFoundError as _missing:
     sentence = 'turnwise.hosts.http needs its extra `http`: pip install "turnwise[http]".'
-    raise ModuleNotFoundError(sentence, name=error.name) from error
+    raise ModuleNotFoundError(sentence, name=_missing.name) from _missing
 
 __all__ = ["HttpLimits", "answer_error", "create_app", "owned_id", "update_stream"]

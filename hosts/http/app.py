@@ -125,6 +125,8 @@ def _endpoints() -> APIRouter:
 class HostApplication(FastAPI):
     """A FastAPI application whose OpenAPI document says what FastAPI does not know."""
 
+    openapi_schema: dict[str, Any] | None
+
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document. It is made once."""
         if self.openapi_schema is None:

@@ -59,7 +59,7 @@ class Branches(Answer):
     branches: list[Annotated[Any, DescribedBy(lambda: _BRANCH)]]
 
 
-router = APIRouter(tags=["branches"], prefix=CONVERSATION)
+router: APIRouter = APIRouter(tags=["branches"], prefix=CONVERSATION)
 
 
 @router.post("/edit", status_code=202, operation_id="editMessage", responses=REFUSALS)

@@ -170,7 +170,7 @@ class Copy(Answer):
 _LARGEST_PAGE = 200
 """How many conversations a page of the list holds at most."""
 
-router = APIRouter(tags=["conversations"])
+router: APIRouter = APIRouter(tags=["conversations"])
 
 
 @router.post(

@@ -31,7 +31,7 @@ from .schemas import BODY_REFUSALS, Answer, Body
 from .security import read_body
 from .streams import PiecewiseSend
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 PART = 256 * 2**10
 """The bytes of a file that are read at once, and so how many a download holds."""
@@ -91,7 +91,7 @@ _IfNoneMatch = Annotated[str | None, Header(alias="if-none-match", description="
 _BYTES: dict[str, Any] = {"content": {"*/*": {"schema": {"type": "string"}}}}
 """How OpenAPI describes the bytes of a file, whose media type its sender has chosen."""
 
-router = APIRouter(tags=["files"], prefix=CONVERSATION)
+router: APIRouter = APIRouter(tags=["files"], prefix=CONVERSATION)
 
 
 _ANY_TYPE = ("", UNKNOWN, "application/x-www-form-urlencoded")

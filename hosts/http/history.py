@@ -42,7 +42,7 @@ class TurnsAnswer(Answer):
     turns: list[TurnJson]
 
 
-router = APIRouter(tags=["history"], prefix=CONVERSATION, responses=problems(404))
+router: APIRouter = APIRouter(tags=["history"], prefix=CONVERSATION, responses=problems(404))
 
 
 @router.get("/transcript", operation_id="getTranscript")
@@ -193,7 +193,7 @@ def _json(value: Value | Record) -> dict[str, Any]:
 _LARGEST_PAGE = 1000
 """How many steps a page of the log holds at most."""
 
-log_router = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
+log_router: APIRouter = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
 
 
 @log_router.get("/log", operation_id="getLog", responses=problems(422))

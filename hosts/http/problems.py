@@ -144,8 +144,8 @@ class HttpError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(sentence or _HTTP[code][1])
-        self.problem = http_problem(code, sentence, subject)
-        self.headers = dict(headers or {})
+        self.problem: Problem = http_problem(code, sentence, subject)
+        self.headers: dict[str, str] = dict(headers or {})
 
 
 class UnknownCaller(HttpError):
@@ -154,7 +154,7 @@ class UnknownCaller(HttpError):
 
     def __init__(self, login_url: str | None = None) -> None:
         super().__init__("unauthorized", "The application does not know the caller.")
-        self.problem = self.problem.model_copy(update={"sign_in": "application", "login_url": login_url})
+        self.problem: Problem = self.problem.model_copy(update={"sign_in": "application", "login_url": login_url})
 
 
 def http_problem(code: HttpCode, sentence: str = "", subject: str | None = None) -> Problem:

@@ -108,7 +108,7 @@ class StateAnswer(Answer):
 REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
 """How every one of these requests may be refused."""
 
-router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=REFUSALS)
+router: APIRouter = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=REFUSALS)
 
 
 @router.post("/messages", status_code=202, operation_id="sendMessage")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -62,7 +62,7 @@ class Body(BaseModel):
     """A body that a client sends. It has no other keys, and a text is not taken for a number."""
 
     # FastAPI makes what reads a body when a route is declared, and expects the class to be complete by then.
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=False)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -88,7 +88,9 @@ class Repeatable(Body):
 class Answer(BaseModel):
     """A body that a client receives. A later version may add keys."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_serialization_defaults_required=True, defer_build=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="ignore", json_schema_serialization_defaults_required=True, defer_build=False
+    )
 
 
 Preset: TypeAlias = Literal[

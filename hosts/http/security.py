@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...states.errors import ConfigurationError
 from .problems import HttpCode, HttpError, ProblemResponse, http_problem
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 """Names that no other site can have: those of the loopback interface."""

@@ -30,7 +30,7 @@ from starlette.applications import Starlette
 from ...states.errors import ConfigurationError
 from ..ending import StopSignals, end_process_after
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import ConfigDict, Field
@@ -31,9 +31,9 @@ from .problems import ProblemResponse, http_problem, problems
 from .schemas import BODY_REFUSALS, Answer, Body
 from .security import clear_session, set_session
 
-public_router = APIRouter(tags=["server"])
+public_router: APIRouter = APIRouter(tags=["server"])
 
-router = APIRouter(tags=["engine"])
+router: APIRouter = APIRouter(tags=["engine"])
 
 
 class Health(Answer):
@@ -93,7 +93,7 @@ class MarkdownElement(Answer):
     """An element with what is inside. A link has an `href`, a list may have the number of its `start`, a cell of a
     table may be aligned, and a block of code may have a language. Keys that an element does not need are left out."""
 
-    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_serialization_defaults_required=False)
 
     tag: str
     children: list[str | MarkdownElement] = Field(default_factory=list)

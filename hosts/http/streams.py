@@ -49,7 +49,7 @@ from .security import HttpLimits
 PIECE = 65_536
 """Bytes of an event that are sent at once. uvicorn holds about as many that a client has not read."""
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 
 async def update_stream(
@@ -301,7 +301,7 @@ _UpdateEvents = Annotated[str, EventsOf(lambda: UPDATE | End)]
 _TreeEvents = Annotated[str, EventsOf(lambda: TREE_UPDATE | End)]
 """A stream of updates of many conversations."""
 
-router = APIRouter(tags=["updates"])
+router: APIRouter = APIRouter(tags=["updates"])
 
 _LastEventId = Annotated[
     str | None,

@@ -162,7 +162,7 @@ def directory_settings() -> Settings:
         return _DirectorySettings.model_construct()
 
 
-logger = logging.getLogger("turnwise.terminal")
+logger: logging.Logger = logging.getLogger("turnwise.terminal")
 
 
 @asynccontextmanager

@@ -99,7 +99,7 @@ class PostgresDriver:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self._server = connection.pgconn
-        self.process_id = connection.info.backend_pid
+        self.process_id: int = connection.info.backend_pid
         """The number of the server's process, or what a pooler makes up for it."""
         self.patience = LATEST_ANSWER
         """Seconds after which an answer is not waited for any longer."""

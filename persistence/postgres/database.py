@@ -53,9 +53,9 @@ class PostgresDatabase:
 
     def __init__(self, address: PostgresAddress, connections: int, *, read_only: bool) -> None:
         self.address = address
-        self.name = address.name
+        self.name: str = address.name
         self.is_read_only = read_only
-        self.is_pooled = False
+        self.is_pooled: bool = False
         self._is_prepared = False
         """Whether it is known if it is pooled: nothing must be left in a session that others are lent."""
         self._connections = connections

@@ -24,7 +24,7 @@ from .job_tables import JobTables
 if TYPE_CHECKING:
     from .address import PostgresAddress
 
-logger = logging.getLogger("turnwise.postgres")
+logger: logging.Logger = logging.getLogger("turnwise.postgres")
 
 PATIENCE = 10.0
 """Seconds for which an answer of the server is waited for. Another connection may be better."""
@@ -45,7 +45,7 @@ class JobSession(BaseConnector):
         self._connection: psycopg.AsyncConnection[dict[str, Any]] | None = None
         self._is_pooled = False
         self._is_well = True
-        self.connections = 0
+        self.connections: int = 0
         """How many connections were made so far."""
         self._turn = asyncio.Lock()
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..sql.statements import Driver
     from .database import PostgresDatabase
 
-logger = logging.getLogger("turnwise.postgres")
+logger: logging.Logger = logging.getLogger("turnwise.postgres")
 
 LookAfter = Callable[[str], Awaitable[None]]
 

@@ -41,7 +41,7 @@ from ...states.values.value import encodable
 from ..ports import ConversationGone, LiveShown, Notice, NoticesMissed, StepStored
 from .connection import hearing, is_pooled, why_not_connected
 
-logger = logging.getLogger("turnwise.postgres")
+logger: logging.Logger = logging.getLogger("turnwise.postgres")
 
 
 def channel_of(schema: str | None) -> str:
@@ -101,7 +101,7 @@ class Notices:
         self._heard_itself_at = -inf
         self.note_job: Callable[[str], None] | None = None
         """Is told of each conversation that another process has called for."""
-        self.bundles = 0
+        self.bundles: int = 0
         """How many bundles were sent."""
 
     # --- telling

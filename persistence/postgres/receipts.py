@@ -23,7 +23,7 @@ from ..sql.statements import Driver
 from ..sql.writing import OutboxKey, Postponement, begin_attempt, note
 from .custody import fences
 
-logger = logging.getLogger("turnwise.store")
+logger: logging.Logger = logging.getLogger("turnwise.store")
 
 LONGEST_DELAY = 0.05
 """Seconds for which receipts are collected. Chosen so that a crash rarely repeats a delivery."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from sqlalchemy import (
@@ -54,13 +54,13 @@ OLDEST_SERVER = 140000
 """The oldest server that is used, as `server_version_num` counts. The project behind PostgreSQL maintains none that is
 older; the tests run on 15 and 18."""
 
-metadata = MetaData()
+metadata: Final = MetaData()
 
 for _table in shared.metadata.sorted_tables:
     if _table not in (shared.texts, shared.outbox):
         _table.to_metadata(metadata)
 
-conversations = metadata.tables["conversations"]
+conversations: Final = metadata.tables["conversations"]
 
 conversations.append_column(Column("fence", BigInteger, nullable=False, server_default="0"))
 conversations.append_column(Column("holder", shared.Text))
@@ -98,7 +98,7 @@ Index(
 )
 """Finds the timers that have become due, as `conversations_wakes_at` finds the wake-ups."""
 
-outbox = Table(
+outbox: Final = Table(
     "outbox",
     metadata,
     Column("conversation", BigInteger, ForeignKey("conversations.key", ondelete="CASCADE"), nullable=False),
@@ -116,7 +116,7 @@ Index("outbox_conversation", outbox.c.conversation, outbox.c.effect_id)
 Index("outbox_next_attempt", outbox.c.next_attempt, postgresql_where=outbox.c.next_attempt.is_not(None))
 """Finds the deliveries that are to be tried again."""
 
-texts = Table(
+texts: Final = Table(
     "texts",
     metadata,
     Column("id", BigInteger, primary_key=True),

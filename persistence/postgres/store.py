@@ -76,7 +76,7 @@ class PostgresStore:
         file_store: FileStore | None = None,
     ) -> None:
         self.database = database
-        self.files = DatabaseFiles(database.read, database.write, _is_conflict, file_store)
+        self.files: DatabaseFiles = DatabaseFiles(database.read, database.write, _is_conflict, file_store)
         self.calls = calls
         self._notices = notices
         self._jobs = jobs

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -39,11 +39,11 @@ from ...states.context import CHANGES_CONTEXT
 from ...states.events import Opened
 from ..summaries import HEADER_COLUMNS
 
-metadata = MetaData()
+metadata: Final = MetaData()
 
-Integer = AnyInteger().with_variant(BigInteger(), "postgresql")
-Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
-Flag = Boolean().with_variant(SmallInteger(), "postgresql")
+Integer: Final = AnyInteger().with_variant(BigInteger(), "postgresql")
+Text: Final = AnyText().with_variant(AnyText(collation="C"), "postgresql")
+Flag: Final = Boolean().with_variant(SmallInteger(), "postgresql")
 
 
 def _index(name: str, *columns: ColumnElement[object], where: ColumnElement[bool], unique: bool = False) -> None:
@@ -51,7 +51,7 @@ def _index(name: str, *columns: ColumnElement[object], where: ColumnElement[bool
     Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
-conversations = Table(
+conversations: Final = Table(
     "conversations",
     metadata,
     Column("key", Integer, primary_key=True),
@@ -82,7 +82,7 @@ next scheduled wake-up, is NULL in most rows, which SQLite knows from the beginn
 for _column in (conversations.c.owner, conversations.c.wakes_at):
     _index(f"conversations_{_column.name}", _column, where=_column.is_not(None))
 
-events = Table(
+events: Final = Table(
     "events",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -120,7 +120,7 @@ _index(
     where=or_(*(events.c.type == kind for kind in CONTEXT_CHANGES)),
 )
 
-forks = Table(
+forks: Final = Table(
     "forks",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -133,7 +133,7 @@ its steps that was copied. No step of the log says so; `checksum`, the digest of
 whether one of them was changed. This is a table of its own, because few conversations have such a row, and SQLite would
 have to read to the end of every long row to find a column behind `conversations.state`."""
 
-details = Table(
+details: Final = Table(
     "details",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -149,7 +149,7 @@ All of it follows from the log (`summaries.Details`). It is a table of its own, 
 for _column in (details.c.role, details.c.parent, details.c.works_for):
     _index(f"details_{_column.name}", _column, where=_column.is_not(None))
 
-metadata_entries = Table(
+metadata_entries: Final = Table(
     "metadata_entries",
     metadata,
     Column("entry", LargeBinary, primary_key=True),
@@ -161,7 +161,7 @@ short and compares JSON exactly, however the JSON was written."""
 
 Index("metadata_entries_conversation", metadata_entries.c.conversation)
 
-outbox = Table(
+outbox: Final = Table(
     "outbox",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -177,7 +177,7 @@ outbox = Table(
 for each target. The effect itself is stored with the step `seq`. The row is deleted when the delivery is acknowledged.
 `begun` counts the attempts that a later process has begun and in which it died."""
 
-acknowledgements = Table(
+acknowledgements: Final = Table(
     "acknowledgements",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -188,7 +188,7 @@ is `conversations.sent`, less this. The log does not say to which channels a tex
 gap, so that nobody would miss it without these sums. This is a table of its own, because `conversations.state` may be
 long, and would be written again with each receipt."""
 
-texts = Table(
+texts: Final = Table(
     "texts",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -215,7 +215,7 @@ stands in no payload is written out. A number is never given to another text, so
 Index("texts_conversation", texts.c.conversation, texts.c.seq)
 Index("texts_scope", texts.c.scope, texts.c.at)
 
-text_positions = Table(
+text_positions: Final = Table(
     "text_positions",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -224,7 +224,7 @@ text_positions = Table(
 """Up to which step the texts of each conversation are in the full-text index. That index is no table of this schema: it
 is made when somebody searches for the first time."""
 
-hidden_turns = Table(
+hidden_turns: Final = Table(
     "hidden_turns",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
@@ -234,7 +234,7 @@ hidden_turns = Table(
 """The turns of each conversation that are in another branch than the one under way, as far as the index has followed
 the log: their texts are not found. Most conversations have none."""
 
-text_vectors = Table(
+text_vectors: Final = Table(
     "text_vectors",
     metadata,
     Column("text", Integer, ForeignKey("texts.id", ondelete="CASCADE"), primary_key=True),
@@ -243,7 +243,7 @@ text_vectors = Table(
 )
 """Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""
 
-files = Table(
+files: Final = Table(
     "files",
     metadata,
     Column("key", Integer, primary_key=True),
@@ -256,7 +256,7 @@ files = Table(
 a `place`, in the file store that the engine was opened with. No key is given twice, since parts may be left when a file
 is gone."""
 
-file_parts = Table(
+file_parts: Final = Table(
     "file_parts",
     metadata,
     Column("file", Integer, ForeignKey("files.key", ondelete="CASCADE"), primary_key=True),
@@ -266,7 +266,7 @@ file_parts = Table(
 """The bytes of files, in parts of one length but for the last, so that nobody needs to hold a whole file to read some
 of it."""
 
-file_uses = Table(
+file_uses: Final = Table(
     "file_uses",
     metadata,
     Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),

@@ -41,11 +41,11 @@ class LogPosition:
     __slots__ = ("chain", "in_doubt", "is_titled", "key", "origin", "seq")
 
     def __init__(self, key: int, seq: int, chain: bytes, origin: bytes, *, is_titled: bool) -> None:
-        self.key = key
-        self.seq = seq
-        self.chain = chain
-        self.origin = origin
-        self.is_titled = is_titled
+        self.key: int = key
+        self.seq: int = seq
+        self.chain: bytes = chain
+        self.origin: bytes = origin
+        self.is_titled: bool = is_titled
         self.in_doubt: bytes | None = None
 
 
@@ -60,10 +60,12 @@ class Append(PendingResult):
 
     def __init__(self, position: LogPosition, encoded: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         super().__init__()
-        self.position = position
-        self.encoded = encoded
-        self.outgoing = outgoing
-        self.is_stored = False
+        self.position: LogPosition = position
+        self.encoded: EncodedStep = encoded
+        self.outgoing: tuple[Outgoing, ...] = outgoing
+        self.is_stored: bool = False
+        self.chain: bytes
+        self.details: DetailsChanged | UserMessage | None
 
     @property
     def is_settled(self) -> bool:

@@ -48,7 +48,7 @@ class Database:
     """An open database file. Made by `open`; whoever opens it must `close` it."""
 
     def __init__(self, address: Address, reader: ConnectionThread, writer: WritingThread | None) -> None:
-        self.name = address.name
+        self.name: str = address.name
         self._reader = reader
         self._writer = writer
         self._erasing: set[int] = set()

@@ -26,7 +26,7 @@ from ..sql.schema import conversations, events, metadata, text_positions, texts
 from . import search
 from .file import driver_of, writing
 
-logger = logging.getLogger("turnwise.store")
+logger: logging.Logger = logging.getLogger("turnwise.store")
 
 SMALL = 8 * 2**20
 """The bytes of a file that is rewritten at once. Chosen so that this takes tens of milliseconds."""
@@ -103,7 +103,7 @@ class Erasure:
     def __init__(self, key: int, files: Sequence[int] = ()) -> None:
         self.key = key
         self._files = list(files)
-        self.drops_index = False
+        self.drops_index: bool = False
         """Whether the full-text index could not forget the texts, and was dropped as a whole."""
         self._merges = True
         self._pages = -_PAGES  # a negative number begins to merge all parts of the index, a positive one goes on

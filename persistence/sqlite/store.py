@@ -60,7 +60,7 @@ class SqliteStore:
         self._claimed: set[str] = set()
         self._hidden: dict[str, int] = {}
         """The keys of conversations that a damaged index of ids does not find, once `survey` has looked."""
-        self.files = DatabaseFiles(
+        self.files: DatabaseFiles = DatabaseFiles(
             lambda work: database.read(lambda connection: work(driver_of(connection))),
             lambda work: database.write(lambda connection: work(driver_of(connection))),
             lambda error: False,  # one transaction at a time writes

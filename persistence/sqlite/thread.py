@@ -46,7 +46,7 @@ class Job(PendingResult):
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__()
-        self.work = work
+        self.work: Callable[[], Any] = work
 
 
 END = object()
@@ -61,8 +61,8 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.queue = WorkQueue()
-        self.lock = Lock()
+        self.queue: WorkQueue = WorkQueue()
+        self.lock: Lock = Lock()
         """Held by the thread that uses the connection now."""
         self.connection: Connection
         self._undo = ExitStack()

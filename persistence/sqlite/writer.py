@@ -34,7 +34,7 @@ from .file import OpenFiles, as_storage_failure, is_locked
 from .indexing import Follower
 from .thread import ConnectionThread, Job, Opening, Worker
 
-logger = logging.getLogger("turnwise.store")
+logger: logging.Logger = logging.getLogger("turnwise.store")
 
 
 class WritingThread(ConnectionThread):
@@ -100,14 +100,14 @@ class Writer(Worker):
         self._is_open = False
         self._driver: sqlite3.Connection
         self._commits: Commits
-        self.inline = InlineCommits(always=in_memory)
+        self.inline: InlineCommits = InlineCommits(always=in_memory)
         """Decides which steps are committed by the thread that hands them in."""
         self._gathering = Gathering(self._store_gathered, self._wake)
         """Has the event loop store the steps of this iteration in its next one."""
         self._is_brief = False
         """Whether the thread commits or makes a checkpoint, which does not take long."""
         self._receipts = _PendingReceipts(monotonic)
-        self.follower = Follower(monotonic)
+        self.follower: Follower = Follower(monotonic)
         """What makes the index of texts follow the logs."""
 
     # --- what comes next

@@ -61,7 +61,7 @@ class _Act(Tagged):
 class Speech(_Act):
     """A text for the user: delivered now, or at the end of the turn if the policy chooses it."""
 
-    TEXTS: ClassVar = ("text",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("text",)
 
     type: Literal["speech"] = "speech"
     text: Text
@@ -71,7 +71,7 @@ class Speech(_Act):
 class WorkComplete(_Act):
     """The claim that the work is complete. `confidence` is between 0 and 1."""
 
-    TEXTS: ClassVar = ("summary",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("summary",)
 
     type: Literal["work_complete"] = "work_complete"
     summary: Annotated[Text, AfterValidator(_check_summary)]
@@ -84,7 +84,7 @@ _MailText = Annotated[Text, AfterValidator(check_message)]
 class AgentMail(_Act):
     """A message to the agent `target`. A silent message starts no turn: it is read by that agent's next one."""
 
-    TEXTS: ClassVar = ("text",)
+    TEXTS: ClassVar[tuple[str, ...]] = ("text",)
 
     type: Literal["mail"] = "mail"
     target: Text = Field(min_length=1)

@@ -45,9 +45,9 @@ class Story:
 
     def __init__(self, system: str = "You book tables.", at: datetime = NOON, **opened_with: Any) -> None:
         opened = Opened(event_id="opened", at=at, system=system, policy=Policy(), **opened_with)
-        self.opening = opened, begin(opened)
+        self.opening: tuple[Opened, Step] = opened, begin(opened)
         self.steps: list[tuple[Event, Step]] = [self.opening]
-        self.context = Context().after(opened)
+        self.context: Context = Context().after(opened)
         self._at = at
 
     @property

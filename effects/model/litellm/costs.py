@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ....states.values.files import FileKind
 from ...logs import performer_logger
@@ -70,7 +70,7 @@ def _for_litellm(tokens: Tokens, litellm: Any) -> Any:
     )
 
 
-logger = performer_logger("turnwise.model")
+logger: Final = performer_logger("turnwise.model")
 
 _FILE = "model_prices_and_context_window_backup.json"
 _RULES = "fallback_generalizations"

@@ -101,7 +101,7 @@ class LiteLlm(ServedModel):
             senses=Senses(takes, self._is_listed_to_take),
             secrets=_secrets_in(options),
         )
-        self.family = family or family_named(model)
+        self.family: str = family or family_named(model)
         self._window = window
         self._options = options
         self._listed = model.replace(RESPONSES, "/")

@@ -161,7 +161,7 @@ class ChunkReader:
     def __init__(self, source: Any, goes_on: Callable[[], None]) -> None:
         self.source = source
         self._goes_on = goes_on
-        self.is_done = False
+        self.is_done: bool = False
         self._reason: str | None = None
         self._has_candidates = False
         self._regular = RegularEvents()
@@ -357,7 +357,7 @@ class RegularEvents:
     """
 
     def __init__(self) -> None:
-        self.blocks = ContentBlocks()
+        self.blocks: ContentBlocks = ContentBlocks()
         self._held: dict[object, list[Chunk]] = {}
 
     def made_of(self, event: Chunk) -> Iterable[Chunk]:

@@ -96,7 +96,7 @@ class OpenAICompatible(ServedModel):
             secrets=self._connection.secrets,
         )
         self.window = window
-        self.family = family or family_named(f"openai/{model}")
+        self.family: str = family or family_named(f"openai/{model}")
         self._schema = _checked_schema(schema)
         self._parameters = _checked_parameters(parameters)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, FailureKind, shortened
@@ -46,7 +46,7 @@ from .traits import (
     without_anywhere,
 )
 
-logger = performer_logger("turnwise.model")
+logger: Final = performer_logger("turnwise.model")
 
 T = TypeVar("T")
 

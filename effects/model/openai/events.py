@@ -32,7 +32,7 @@ class Events:
     a body of several objects, or of a list of them, are read too. `is_done` says that the mark of the end has come."""
 
     def __init__(self) -> None:
-        self.is_done = False
+        self.is_done: bool = False
         self._data: list[str] = []
         self._name = ""
         self._page: list[str] = []

@@ -78,13 +78,13 @@ class StreamAssembler:
         output: str = "",
         spoken: Mapping[str, str] | None = None,
     ) -> None:
-        self.is_empty = True
-        self.is_whole = False
+        self.is_empty: bool = True
+        self.is_whole: bool = False
         self.finish_reason: str | None = None
         self.error: Any = None
         self.usage: dict[str, Any] = {}
         self.opaque_fields: dict[str, Any] = {}
-        self.thinking_field = ""
+        self.thinking_field: str = ""
         self._failed: FailureKind | None = None
         self._show = show
         self._output = output

@@ -28,7 +28,7 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
-        self.around = ""
+        self.around: str = ""
         self._held = ""
         self._last = ""
         self._unclosed: list[str] = []

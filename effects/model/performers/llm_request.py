@@ -62,7 +62,7 @@ from ..shown_files import with_files
 from ..system_message import ExplainedTools
 from .asking import ModelCaller, UnfinishedAnswer, sentence_of
 
-logger = performer_logger("turnwise.planning")
+logger: logging.Logger = performer_logger("turnwise.planning")
 
 _content = methodcaller("get", "content")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 from ....states.dialogue import user_text
 from ....states.effects import SelectProfile
@@ -28,7 +29,7 @@ from .summaries import write_dialogue
 LookUp = Callable[[EffectContext], Awaitable[Sequence[RecentText]]]
 """Returns texts that were said before this turn, the oldest first."""
 
-logger = performer_logger("turnwise.profile")
+logger: Final = performer_logger("turnwise.profile")
 
 FAILED = "Choosing a profile failed:"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -158,7 +159,7 @@ _MAX_MISSING = 20
 class Verdict(BaseModel):
     """Whether the work is complete, why, and what is missing."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
     passed: bool
     reason: str | None = None

@@ -13,7 +13,7 @@ from ..dependencies import CurrentCaller, CurrentEngine, CurrentHost
 IS_INSTALLED = find_spec("a2a") is not None
 """Whether the extra `a2a` is installed."""
 
-router = APIRouter(tags=["a2a"], include_in_schema=False)
+router: APIRouter = APIRouter(tags=["a2a"], include_in_schema=False)
 """The protocol describes its own endpoints: they are not part of the OpenAPI document."""
 
 

@@ -88,7 +88,7 @@ from .turns import (
     stored,
 )
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 _CALLER = "caller"
 """Where the context of a call has the caller."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
@@ -16,7 +16,7 @@ from ..problems import problems
 from ..schemas import Body
 from ..streams import EventStream
 
-router = APIRouter(tags=["agui"])
+router: APIRouter = APIRouter(tags=["agui"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "The events of the run.", "content": {"text/event-stream": {}}}
@@ -26,7 +26,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 class RunBody(Body):
     """A `RunAgentInput` of AG-UI 1.0; https://docs.ag-ui.com describes its other members."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     threadId: str
     runId: str

@@ -103,7 +103,7 @@ from .turns import (
     stored,
 )
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 
 class AgentRun:

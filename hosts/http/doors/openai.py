@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from weakref import WeakSet
 
 from fastapi import APIRouter, Header, Request
@@ -63,7 +63,7 @@ from .turns import (
     stored,
 )
 
-logger = logging.getLogger("turnwise.http")
+logger: logging.Logger = logging.getLogger("turnwise.http")
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 class ChatMessage(BaseModel):
     """A message of the history, or, as the last one, the message to answer."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     role: Role
     content: str | list[dict[str, Any]] | None = None
@@ -89,7 +89,7 @@ class StreamOptions(Body):
 class Metadata(BaseModel):
     """What the request notes. Besides the two names that the door reads, a new durable conversation keeps it."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, str]
 
     conversation_id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None = None
@@ -557,7 +557,7 @@ def _is_problem(start: Message) -> bool:
 _CLIENT_CLOSED = 499
 """The status that logs show for a request whose client has gone; nobody receives it."""
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
+router: APIRouter = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
 
 _IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None,

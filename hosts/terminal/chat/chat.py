@@ -232,7 +232,7 @@ class ChatCommands:
     """Executes the commands that a user enters. `user_quits` says whether one of them was to leave."""
 
     def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: ToolRegistry) -> None:
-        self.user_quits = False
+        self.user_quits: bool = False
         self._attached: list[GivenFile] = []
         self._dialogue = dialogue
         self._settings = settings

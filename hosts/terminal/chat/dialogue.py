@@ -83,7 +83,7 @@ class Dialogue:
         self.conversation = conversation
         self.screen = screen
         self.user_input = user_input
-        self.user_left = False
+        self.user_left: bool = False
         self._speech = speech
         self._tools = tools
         self._task = asyncio.current_task()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -182,7 +182,7 @@ class _ChatHelp(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-app = typer.Typer(
+app: Final = typer.Typer(
     help="Conversations as explicit state machines: hold one, look at stored ones, replay them.",
     epilog="Options may also be set as TURNWISE_… in the environment, or in turnwise.toml in the working directory.",
     add_completion=False,

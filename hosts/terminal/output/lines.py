@@ -95,7 +95,7 @@ INTERRUPTED = 130
 _CLOSED_PIPE = 1
 """The exit code when the program that read the output has ended."""
 
-logger = logging.getLogger("turnwise.terminal")
+logger: logging.Logger = logging.getLogger("turnwise.terminal")
 
 
 def exit_code(command: Callable[[], object]) -> int:
