@@ -23,7 +23,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, Unpack, cast, overload
 
 from ..states.errors import ConfigurationError, EngineClosed, EngineNotOpen, Refused, StoreError, UnknownConversation
-from .home import Home, Homebound
+from .home import OPENED_BEFORE, Home, Homebound
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -333,9 +333,10 @@ class Engine(Homebound):
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
-        self._check_home()
+        if self._home is not None:
+            self._home.check(OPENED_BEFORE)
         if self._closing is not None:
-            raise EngineClosed
+            raise EngineClosed if self._opening is None else EngineClosed(OPENED_BEFORE)
         if self._opening is None:
             self._home = Home(asyncio.get_running_loop())
             self._opening = asyncio.ensure_future(self._open())

@@ -21,6 +21,10 @@ FORKED = (
     " with `Engine.open` or `Engine.open_blocking`."
 )
 
+OPENED_BEFORE = (
+    "This engine was opened before; make a new one with `Engine.open`, for example in a function that each test calls."
+)
+
 
 class Home:
     """Where an engine was opened: in this process and, unless every thread may call it, in this event loop."""
@@ -31,8 +35,8 @@ class Home:
         self._loop = loop
         self._process = Process.current
 
-    def check(self) -> None:
-        """Raise `EngineElsewhere` unless this is called there."""
+    def check(self, sentence: str = "") -> None:
+        """Raise `EngineElsewhere`, with this `sentence` if one is given, unless this is called there."""
         if self._process is not Process.current:
             raise EngineElsewhere(FORKED)
         if self._loop is None:
@@ -42,7 +46,7 @@ class Home:
         except RuntimeError:
             is_here = False
         if not is_here:
-            raise EngineElsewhere
+            raise EngineElsewhere(sentence)
 
     @property
     def is_forked(self) -> bool:

@@ -740,8 +740,8 @@ class Policy(Rules):
     """How often a turn without an answer is tried once more with only the system prompt and the user's message."""
 
     when_busy: WhenBusy = "refuse"
-    """A message during a turn is refused, queued for the next turn, steered into this one, or stops it and begins the
-    next. A message can override this for itself."""
+    """A message during a turn is refused; queued for the next turn, which takes all waiting messages; steered into this
+    one; or stops it and begins the next. A message can override this for itself."""
 
     retry: Retry = Retry()
     """When a model request that failed is sent again."""

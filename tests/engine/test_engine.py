@@ -883,6 +883,22 @@ class TestClosingWhileSomethingBegins:
         with pytest.raises(EngineClosed):
             await making
 
+    def test_an_engine_that_was_opened_before(self) -> None:
+        """It is opened once, whether in the same event loop or in another one, and the sentence says what to do."""
+        engine = Engine.open("sqlite://")
+
+        async def sentence() -> str:
+            try:
+                async with engine:
+                    pass
+                async with engine:
+                    return ""
+            except (EngineClosed, EngineElsewhere) as refused:
+                return refused.sentence
+
+        assert "opened before; make a new one" in asyncio.run(sentence())
+        assert "opened before; make a new one" in asyncio.run(sentence())
+
     async def test_an_engine_that_is_open_may_be_entered(self) -> None:
         """An engine is not opened a second time: one in memory would be another database."""
         engine = await Engine.open("sqlite://", model=ScriptedLlm([]))
