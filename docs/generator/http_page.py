@@ -15,13 +15,14 @@ from turnwise.hosts.http import create_app
 from turnwise.hosts.http.permissions import PERMISSIONS
 from turnwise.hosts.http.problems import codes_of
 
+MOST_FIELDS = 20
 SUCCESS = range(200, 300)
 REFUSED = [status for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST]
 
 
 def endpoints() -> str:
-    """Return the table of all endpoints: method, path, the id of the operation, answers, and meaning."""
-    rows = ["| request | operation | answers | what it does |", "| --- | --- | --- | --- |"]
+    """Return the table of all endpoints: method, path, id of the operation, fields of the body, answers, meaning."""
+    rows = ["| request | operation | body | answers | what it does |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*rows, *_endpoints()]) + "\n"
 
 
@@ -48,7 +49,20 @@ def _endpoints() -> Iterator[str]:
             answers = ", ".join(status for status in operation["responses"] if int(status) in SUCCESS)
             meaning = " ".join(operation.get("description", "").split("\n\n")[0].split())
             shown = path.replace("{conversation_id}", "{id}")
-            yield f"| `{method.upper()} {shown}` | `{operation['operationId']}` | {answers} | {meaning} |"
+            request = f"`{method.upper()} {shown}` | `{operation['operationId']}`"
+            yield f"| {request} | {_body(operation)} | {answers} | {meaning} |"
+
+
+def _body(operation: dict[str, Any]) -> str:
+    """The fields of the body of a request: those that it must have first, the others in brackets. Of a body with very
+    many, as those of other protocols, only the first ones."""
+    content = operation.get("requestBody", {}).get("content", {})
+    named = content.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+    schema = _document()["components"]["schemas"].get(named, {})
+    required = [name for name in schema.get("properties", {}) if name in schema.get("required", ())]
+    optional = [name for name in schema.get("properties", {}) if name not in required]
+    fields = [*(f"`{name}`" for name in required), *(f"[`{name}`]" for name in optional)]
+    return ", ".join(fields if len(fields) <= MOST_FIELDS else [*fields[: len(required)], "…"])
 
 
 def _problems() -> Iterator[str]:
