@@ -6,10 +6,13 @@ what the README promises.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from collections.abc import Iterator
 from email.message import Message
@@ -115,6 +118,38 @@ class TestWhatTheIndexShows:
         """In the fields that programs read."""
         assert metadata["License-Expression"] == "Apache-2.0"
         assert metadata["Requires-Python"] == PYPROJECT["project"]["requires-python"]
+
+
+class TestForTypeCheckers:
+    """What a type checker reads in the installed package."""
+
+    def test_the_type_of_every_public_name_is_said(self, wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+        """None is inferred from a value, which type checkers do differently."""
+        environment = tmp_path / "venv"
+        venv.create(environment, symlinks=True)
+        site = next(environment.glob("lib/python*/site-packages"))
+        wheel.extractall(site)
+        # The packages that the types are made of are those of the tests.
+        (site / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+
+        command = [Path(sys.executable).parent / "basedpyright", "--verifytypes", "turnwise", "--ignoreexternal"]
+        path = os.pathsep.join([str(environment / "bin"), os.environ["PATH"]])
+        ran = subprocess.run(
+            [*command, "--outputjson"], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
+        )
+        report = json.loads(ran.stdout)["typeCompleteness"]
+
+        inferred = [
+            f"{symbol['name']}: {each['message']}"
+            for symbol in report["symbols"]
+            if not symbol["isTypeKnown"]
+            for each in symbol["diagnostics"]
+            if "partially unknown" not in each["message"]  # it is made of what another line is about
+        ]
+        assert inferred == []
+        assert report["completenessScore"] == 1
+        assert report["packageRootDirectory"] == str(site / "turnwise")
+        assert "turnwise.engine.engine.Engine.open" in {symbol["name"] for symbol in report["symbols"]}
 
 
 class TestInAnEmptyEnvironment:

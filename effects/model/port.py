@@ -228,7 +228,7 @@ class LlmFailure(Exception):
             raise ConfigurationError(f"An LlmFailure cannot be of the kind {given}. Known: {known}.")
         self.kind: FailureKind = kind
         self.sentence = sentence
-        self.retry_after = _wait_of(retry_after)
+        self.retry_after: float | None = _wait_of(retry_after)
         self.usage = usage
         self.of_answer = of_answer
 

@@ -65,7 +65,7 @@ class Connection:
         self._url = _url_of(parts)
         self._silence = silence
         self._headers = {"accept-encoding": "identity", **_authorization_of(user, token), **given}
-        self.secrets = [*filter(None, (token, *map(unquote, user.split(":", 1)))), *given.values()]
+        self.secrets: list[str] = [*filter(None, (token, *map(unquote, user.split(":", 1)))), *given.values()]
 
     async def ready(self) -> None:
         """Load what requests need, once, in a thread, as it takes a tenth of a second."""
