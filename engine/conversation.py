@@ -722,7 +722,7 @@ class Conversation(Homebound, Generic[T]):
         itself, and wait as `send` does: for hosts that make events of what their clients send. Submitted again under
         its `event_id` it has the same result. Raises what the method of the same purpose raises."""
         taken = checked(request)
-        await self._loop.files.check(files_of(taken))
+        await self._check_files(taken)
         outcome = await self._ask(taken)
         assert outcome.handled is not None, "the event was a request"
         return await self._turn(outcome.handled, wait=wait)
@@ -731,7 +731,7 @@ class Conversation(Homebound, Generic[T]):
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
         before. Raises `InvalidInput` and `Refused`."""
         taken = checked(event)
-        await self._loop.files.check(files_of(taken))
+        await self._check_files(taken)
         if isinstance(taken, DetailsChanged) and taken.metadata is not None:
             taken = taken.replace(metadata=checked_metadata(taken.metadata, self._marks))
         while True:
@@ -739,6 +739,15 @@ class Conversation(Homebound, Generic[T]):
                 return (await self._ask(taken)).step
             except CustodyLost:
                 pass  # of an answer: what nobody performs here is taken without custody
+
+    async def _check_files(self, event: Event) -> None:
+        """Raise `InvalidInput` if the event refers to a stored file that this conversation does not have, and
+        `UnknownConversation` if that is so because the conversation was deleted."""
+        try:
+            await self._loop.files.check(files_of(event))
+        except InvalidInput:
+            await self._loop.catch_up()
+            raise
 
     # --- what was said
 

@@ -128,7 +128,8 @@ is divided alike in whatever pieces it comes."""
 
 _LONGEST_END = 6
 
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_FENCE = re.compile(r"[^\S\n]*(`{3,}|~{3,})")
+"""The beginning of a block of code. Blank lines before it belong to none, as in a text of which they come first."""
 
 
 class Sentences:

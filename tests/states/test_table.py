@@ -347,18 +347,19 @@ class TestTheMachineOfTheLibrary:
 
     @pytest.mark.slow
     def test_threads_that_ask_first_get_the_same(self) -> None:
-        """Eight threads that ask both modules at the same time get one machine, which both modules keep."""
+        """Eight threads that ask both modules at the same time get one machine, which is kept."""
         program = (
             "from concurrent.futures import ThreadPoolExecutor\n"
             "from threading import Barrier\n"
             "from turnwise import states\n"
+            "from turnwise.states import machine\n"
             "together = Barrier(8)\n"
             "def ask(module):\n"
             "    together.wait()\n"
             "    return module.MACHINE\n"
             "with ThreadPoolExecutor(8) as threads:\n"
-            "    machines = list(threads.map(ask, [states, states.machine] * 4))\n"
-            "kept = [vars(states)['MACHINE'], vars(states.machine)['MACHINE']]\n"
+            "    machines = list(threads.map(ask, [states, machine] * 4))\n"
+            "kept = [states.MACHINE, vars(machine)['MACHINE']]\n"
             "print(len(machines), len({id(machine) for machine in machines + kept}))\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -371,7 +372,8 @@ class TestTheMachineOfTheLibrary:
         program = (
             "import sys\n"
             "from turnwise import states\n"
-            "print('MACHINE' in dir(states), 'MACHINE' in dir(states.machine), 'transitions' in sys.modules)\n"
+            "from turnwise.states import machine\n"
+            "print('MACHINE' in dir(states), 'MACHINE' in dir(machine), 'transitions' in sys.modules)\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
@@ -380,7 +382,7 @@ class TestTheMachineOfTheLibrary:
     @pytest.mark.parametrize("module", [states, machine])
     def test_other_names_are_unknown(self, module: ModuleType) -> None:
         """A name that a module does not have is an error, as in every module."""
-        with pytest.raises(AttributeError, match="this module has no attribute 'NOTHING'"):
+        with pytest.raises(AttributeError, match=r"attribute .?NOTHING"):
             _ = module.NOTHING
 
     def test_it_is_fired_with_state_event_and_context(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnwise import (
@@ -50,6 +50,7 @@ TEXTS = st.lists(
 
 
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 60)))
+@example(text="\n```   \t    \n", cuts=[1])
 def test_sentences_do_not_depend_on_the_pieces(text: str, cuts: list[int]) -> None:
     """Nothing is lost but blanks, however the text is cut."""
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
