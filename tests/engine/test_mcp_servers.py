@@ -217,8 +217,8 @@ class TestSettings:
         assert echo.crash == "pure"
 
     def test_the_documented_file_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The example of docs/guides/reply-flow.md names fields that exist."""
-        (written,) = re.findall(r"```toml\n(\[mcps\.files\].*?)```", Page("docs/guides/reply-flow.md").text, re.DOTALL)
+        """The example of docs/guides/mcp.md names fields that exist."""
+        (written,) = re.findall(r"```toml\n(\[mcps\.files\].*?)```", Page("docs/guides/mcp.md").text, re.DOTALL)
         (tmp_path / "turnwise.toml").write_text(written)
         monkeypatch.chdir(tmp_path)
 

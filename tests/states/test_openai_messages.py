@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
 from hashlib import sha256
+from itertools import dropwhile
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from turnwise.effects.given_files import TakenFiles
 from turnwise.effects.model.request import assemble_context, build_request
-from turnwise.states import InvalidInput, LogEntry, Request, ToolComplete, ToolResult, begin
+from turnwise.states import DetailsChanged, InvalidInput, LogEntry, Request, ToolComplete, ToolResult, begin
 from turnwise.states.openai_reading import MAX_MESSAGES, MAX_REPAIRS, repair_history
 from turnwise.states.openai_writing import NO_RESULT, openai_messages
 from turnwise.states.values.files import MAX_FILES
@@ -707,6 +708,14 @@ def continued(draw: st.DrawFn) -> tuple[list[Given], list[LogEntry]]:
     return given_messages, history.log
 
 
+def with_newest_prompt(given: list[Given], prompts: list[str]) -> list[Given]:
+    """The history that a conversation began with, if its system prompt was changed to these since."""
+    if not prompts:
+        return given
+    said = [*dropwhile(lambda message: message.get("role") in ("system", "developer"), given)]
+    return [{"role": "system", "content": prompts[-1]}, *said] if prompts[-1].strip() else said
+
+
 class TestEveryConversation:
     """Whatever happened, its messages are a history that another conversation can begin with."""
 
@@ -715,12 +724,15 @@ class TestEveryConversation:
     def test_a_conversation_with_its_messages_has_the_same_messages(
         self, went: tuple[list[Given], list[LogEntry]]
     ) -> None:
-        """They begin with the given history, and nothing in them needs to be repaired. All laws hold meanwhile."""
+        """They begin with the given history, before which the newest system prompt stands in place of the given one if
+        it has changed. Nothing in them needs to be repaired. All laws hold meanwhile."""
         given_messages, log = went
         messages = openai_messages(log)
         again = opening(messages)
 
-        assert messages[: len(given_messages)] == given_messages
+        prompts = [entry.event.system for entry in log if isinstance(entry.event, DetailsChanged)]
+        begins = with_newest_prompt(given_messages, [prompt for prompt in prompts if prompt is not None])
+        assert messages[: len(begins)] == begins
         assert faults_in(messages) == []
         assert again.repairs == ()
         assert openai_messages([LogEntry.of(again, begin(again))]) == messages

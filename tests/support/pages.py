@@ -80,7 +80,7 @@ class Page:
 
     def section(self, title: str) -> str:
         """Return the text below a heading, up to the next heading."""
-        return self.text.split(f" {title}\n", 1)[1].split("\n#")[0]
+        return self.text.split(f"# {title}\n", 1)[1].split("\n#")[0]
 
     def headings(self) -> set[str]:
         """Return its headings, as links name them."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -78,6 +80,7 @@ from ..effects.tools.test_declaration import ZOO
 from ..support.cases import holds_for
 from ..support.planted.machines import Transition, plant
 from ..support.searches import PROFILE
+from ..support.source.source_tree import ROOT
 from ..support.tools import find_table
 
 # --- A failing test of generated conversations ends within seconds, and shows the conversation, wherever it fails.
@@ -125,6 +128,26 @@ class BelowTeardown(ByTeardown):
         super().teardown()
 
 
+FAILING = """
+import json
+import subprocess
+import sys
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from turnwise.testing import conversation_settings
+from tests.testing.test_machine import {machine}
+
+settings.load_profile("default")
+try:
+    run_state_machine_as_test(
+        {machine}, settings=conversation_settings(database=None, derandomize=True, max_examples=500)
+    )
+except AssertionError as failed:
+    print(json.dumps(failed.__notes__))
+"""
+"""Has a machine fail, and prints what was noted of the failure."""
+
+
 @pytest.fixture
 def default_profile() -> Iterator[None]:
     """The profile of Hypothesis for programs that choose none."""
@@ -140,13 +163,13 @@ class TestAFailure:
     @pytest.mark.slow
     @pytest.mark.parametrize("machine", [ByLaw, ByTeardown, BelowTeardown])
     def test_it_is_shown_as_a_short_program(self, machine: type[ConversationMachine]) -> None:
-        """Once, from the first event to the last one that it takes; also that of a teardown."""
-        with pytest.raises(AssertionError) as failed:
-            run_state_machine_as_test(
-                machine, settings=conversation_settings(database=None, derandomize=True, max_examples=500)
-            )
+        """Once, from the first event to the last one that it takes; also that of a teardown. In a process of its own:
+        Hypothesis takes constants from the modules that are loaded, so its examples depend on what ran before."""
+        program = FAILING.format(machine=machine.__name__)
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=240)
 
-        (note,) = [note for note in failed.value.__notes__ if note.startswith("The same, written as a program")]
+        assert done.returncode == 0, done.stderr
+        (note,) = [note for note in json.loads(done.stdout) if note.startswith("The same, written as a program")]
         assert note.count("history.take(ToolComplete") == 2
         assert note.count("history.take(") <= 8
 
