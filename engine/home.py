@@ -145,7 +145,7 @@ class HomeboundIterator(AsyncGenerator[T, None]):
             raise
         finally:
             self._waiting = None
-            if self._left is not None:
+            if self._left is not None and not self._left.is_set():
                 task.uncancel()
                 self._left.set()
 

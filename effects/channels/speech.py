@@ -306,7 +306,9 @@ class SpeechChannel:
     def _note_newest(self, conversation_id: str, turn: int, utterance: _Utterance) -> None:
         with self._lock:
             number, utterances = self._newest.pop(conversation_id, (turn, []))
-            self._newest[conversation_id] = (turn, [*utterances, utterance] if number == turn else [utterance])
+            utterances = utterances if number == turn else []
+            utterances.append(utterance)
+            self._newest[conversation_id] = turn, utterances
             if len(self._newest) > KEPT:
                 self._newest.popitem(last=False)
 

@@ -300,8 +300,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
       (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
       spawns, hands over or speaks at once must be `exclusive`.
     - `spoken`: for a tool that speaks, the parameter whose text it says unchanged. Watchers are shown the text while
-    the
-      model writes it, as tokens of the kind speech.
+      the model writes it, as tokens of the kind speech.
     - `timeout`: seconds that a call may take; 60 by default.
     - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
       `"message"` the first line of its message, too, which may hold what is not meant for the model.

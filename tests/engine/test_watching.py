@@ -676,6 +676,22 @@ class TestClosing:
         with pytest.raises(asyncio.CancelledError):
             await watching
 
+    async def test_a_closed_iterator_leaves_a_cancel_to_its_task(self, updates: AsyncGenerator[Any, None]) -> None:
+        """It ends only what it has cancelled itself."""
+        watching = asyncio.create_task(shown_until_closed(updates))
+        await asyncio.sleep(0.05)
+        await updates.aclose()
+        await watching
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+        assert [update async for update in updates] == []
+        assert task.cancelling() == 1
+        task.uncancel()
+
     async def test_a_timeout_around_the_iteration_stays_one(self, updates: AsyncGenerator[Any, None]) -> None:
         """The iterator ends with it, and can be closed."""
         with pytest.raises(TimeoutError):

@@ -44,6 +44,8 @@ from ....states.events import Opened
 from ....states.openai_reading import RepairedHistory, repair_history
 from ....states.openai_writing import openai_messages
 from ....states.policy import Policy
+from ....states.step import LogEntry
+from ....states.transcript import transcript
 from ....states.values.files import FileReference
 from ....states.values.value import MAX_QUOTED, shortened
 from ..configuration import Settings, open_for_reading, open_for_writing, preset_of, resolve_id, tools_named
@@ -108,8 +110,9 @@ async def export_messages(settings: Settings, given_id: str | None) -> int:
             complete = False
         for each in ids:
             try:
-                files, written = StoredFiles(store, each), openai_messages(await store.entries(each))
-                example = _write_example([await with_bytes(message, files) for message in written], tools)
+                files, entries = StoredFiles(store, each), await store.entries(each)
+                written = [await with_bytes(message, files) for message in openai_messages(entries)]
+                example = _write_example(written, _calls_that_ran(entries), tools)
             except (Damaged, StorageFailed) as damaged:
                 print_notice(_left_out(each, damaged.sentence))
                 complete = False
@@ -266,15 +269,20 @@ def write_one(messages: _Messages) -> str:
     return f"[\n{lines}\n]" if lines else "[]"
 
 
-def _write_example(messages: _Messages, tools: ToolRegistry) -> str | None:
+def _calls_that_ran(entries: Iterable[LogEntry]) -> Set[str]:
+    """Return the ids of the calls whose result is no error. `Pure.`"""
+    said = transcript(entries)
+    return {one.tool_call_id for one in said if one.tool_call_id is not None and not one.error}
+
+
+def _write_example(messages: _Messages, ran: Set[str], tools: ToolRegistry) -> str | None:
     """Return the messages of one of several conversations as one line: an example for fine-tuning. None if there is no
     answer in it.
 
     It ends with the last answer, so a turn that was cancelled, or has not ended, is left out where nothing follows it.
     All of these `tools` are described, and those that are called; one that is not known may take anything.
     """
-    refused = {one["tool_call_id"] for one in messages if one["role"] == "tool" and _is_error(one["content"])}
-    answers = [place for place, message in enumerate(messages) if _is_answer(message, refused, tools)]
+    answers = [place for place, message in enumerate(messages) if _is_answer(message, ran, tools)]
     if not answers:
         return None
     example = messages[: answers[-1] + 1]
@@ -286,10 +294,10 @@ def _write_example(messages: _Messages, tools: ToolRegistry) -> str | None:
     return json.dumps(line, ensure_ascii=False)
 
 
-def _is_answer(message: dict[str, Any], refused: Set[str], tools: ToolRegistry) -> bool:
+def _is_answer(message: dict[str, Any], ran: Set[str], tools: ToolRegistry) -> bool:
     """Whether the assistant answers: by a text alone, or by a call that ran and that answers. `Pure.`"""
     calls = message.get("tool_calls") or ()
-    answering = (call for call in calls if call["id"] not in refused and _answers(call["function"]["name"], tools))
+    answering = (call for call in calls if call["id"] in ran and _answers(call["function"]["name"], tools))
     return message["role"] == "assistant" and (not calls or any(answering))
 
 
@@ -297,10 +305,6 @@ def _answers(name: str, tools: ToolRegistry) -> bool:
     """Whether a call of this tool is an answer: it gives a typed answer, speaks to the user, or ends the work."""
     tool = tools.find(name) or BUILT_IN.get(bare_name(name))
     return name == TYPED_ANSWER or (tool is not None and not {"speech", "work_complete"}.isdisjoint(tool.acts))
-
-
-def _is_error(content: object) -> bool:
-    return isinstance(content, str) and content.startswith("Error: ")
 
 
 def _definition(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from turnwise import Conversation, Engine, presets
 from turnwise.hosts.terminal.commands.transfer import read_histories, write_one
-from turnwise.states import InvalidInput, UserCancel
+from turnwise.states import InvalidInput, SpeechRules, UserCancel
 from turnwise.testing import ScriptedLlm, call, reply
 
 from ....support.terminal import (
@@ -348,16 +348,19 @@ class TestCommands:
         assert called["name"] == example["messages"][2]["tool_calls"][0]["function"]["name"]
 
     def test_an_example_may_end_with_a_call_that_answers(self, tmp_path: Path, in_process: InProcessRun) -> None:
-        """A typed answer and what a tool says to the user are answers; a typed answer that was refused is none."""
+        """A typed answer and what a tool says to the user are answers; neither is one that was refused."""
 
         async def store_all() -> None:
             calls = [call("final_result", title="A"), call("talk", text="Good day!"), reply("")]
             calls += [call("final_result", title=9)] * 3
+            calls += [call("respond_to_user", text=" "), reply("")]
             model = ScriptedLlm(calls)
-            async with Engine.open(tmp_path / "turnwise.db", model=model, tools=["talk"]) as engine:
+            async with Engine.open(tmp_path / "turnwise.db", model=model, tools=["talk", "respond_to_user"]) as engine:
                 await (await engine.create(title="typed")).send("Hello", output=Titled)
                 await (await engine.create(policy=presets.talk(), tools=["talk"])).send("Hello")
                 await (await engine.create(title="refused")).send("Hello", output=Titled)
+                said_nothing = presets.talk().replace(speech=SpeechRules())
+                await (await engine.create(policy=said_nothing, tools=["respond_to_user"])).send("Hello")
 
         asyncio.run(store_all())
 
@@ -365,7 +368,7 @@ class TestCommands:
 
         last = [json.loads(line)["messages"][-1]["tool_calls"][0]["function"] for line in done.stdout.splitlines()]
         assert sorted(one["name"] for one in last) == ["final_result", "talk"]
-        assert done.stderr.count("is left out: it has no answer.") == 1
+        assert done.stderr.count("is left out: it has no answer.") == 2
 
     def test_secrets_are_removed_under_a_preset_that_removes_them(
         self, tmp_path: Path, in_process: InProcessRun
